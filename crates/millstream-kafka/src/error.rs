@@ -93,6 +93,9 @@ pub enum SourceError {
         /// What is gone.
         loss: DataLoss,
     },
+    /// A thread of the reader has ended by itself.
+    #[error("a thread that reads from Kafka has ended by itself")]
+    ThreadEnded,
     /// A partition cannot be read.
     #[error("{id} cannot be read at offset {offset}: {text}")]
     Read {
@@ -184,6 +187,7 @@ impl Classified for SourceError {
             Self::NoTopic { .. } | Self::Client { .. } | Self::Start { .. } => Kind::Config,
             Self::Offset { .. } | Self::DataLoss { .. } => Kind::Data,
             Self::Read { kind, .. } => *kind,
+            Self::ThreadEnded => Kind::Bug,
         }
     }
 }

@@ -140,9 +140,9 @@ impl Brokers {
         }
     }
 
-    /// With so little patience for an answer: where another broker can be asked as well, one that
-    /// stands still is not waited for.
-    pub fn hurried(self, patience: Duration) -> Self {
+    /// With so much patience for an answer: less where another broker can be asked as well, more
+    /// where a request lets the broker wait.
+    pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience: Some(patience), ..self }
     }
 
@@ -207,6 +207,11 @@ impl Brokers {
             open.muted_until = open.muted_until.max(now + throttled.min(MUTED_MAX));
         }
         self.throttling.note(&channel.0, throttled, now);
+    }
+
+    /// Gives up the connections for rows, with answers that nobody waits for any more.
+    pub fn leave_rows(&mut self) {
+        self.connections.retain(|(_, purpose), _| *purpose != Purpose::Rows);
     }
 
     /// Forgets leaders and coordinators, which have moved.

@@ -15,7 +15,7 @@ use super::write::Writer;
 /// How long connecting may take.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long an answer may take. After that the caller connects anew and asks again.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+pub const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 /// No answer to these requests is longer: a larger length is not Kafka's.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 

@@ -47,6 +47,11 @@ impl<'a> ResponseReader<'a> {
         self.take(count).map(drop)
     }
 
+    /// The id of a topic.
+    pub fn id(&mut self) -> io::Result<[u8; 16]> {
+        self.array()
+    }
+
     /// Two bytes.
     pub fn i16(&mut self) -> io::Result<i16> {
         Ok(i16::from_be_bytes(self.array()?))

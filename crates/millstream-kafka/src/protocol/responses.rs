@@ -51,6 +51,8 @@ pub type Node = (i32, Address);
 pub struct Topic {
     /// Its name.
     pub name: String,
+    /// Its id, another one when it was made again under the same name; zeros for none.
+    pub id: [u8; 16],
     /// The error of a topic that cannot be described.
     pub code: ErrorCode,
     /// The leader of each partition, by partition; -1 if there is none.
@@ -147,8 +149,9 @@ pub fn metadata(body: &mut ResponseReader<'_>) -> io::Result<(Vec<Node>, Vec<Top
 
 fn topic(body: &mut ResponseReader<'_>) -> io::Result<Topic> {
     let (code, name) = (ErrorCode(body.i16()?), body.text_or_null()?.unwrap_or_default());
-    // The topic's id (16 bytes), and whether the topic is internal.
-    body.skip(17)?;
+    let id = body.id()?;
+    // Whether the topic is internal.
+    body.skip(1)?;
     let partitions = body.list(partition)?;
     body.i32()?;
     body.end()?;
@@ -159,7 +162,7 @@ fn topic(body: &mut ResponseReader<'_>) -> io::Result<Topic> {
             *place = leader;
         }
     }
-    Ok(Topic { name, code, leaders })
+    Ok(Topic { name, id, code, leaders })
 }
 
 fn partition(body: &mut ResponseReader<'_>) -> io::Result<(i32, i32)> {

@@ -73,6 +73,11 @@ impl Round {
 }
 
 impl Filling<'_> {
+    /// How many batches the brokers do not have yet.
+    pub fn left(&self) -> usize {
+        self.parts.iter().map(|part| part.batches.len()).sum()
+    }
+
     /// True once the brokers have everything.
     pub fn is_done(&self) -> bool {
         self.parts.is_empty()
@@ -149,19 +154,24 @@ impl Filling<'_> {
         sent: Vec<Address>,
         round: &mut Round,
     ) -> Result<(), Failure> {
+        // The answers of all are read, whatever one says: a later request on the same connection
+        // would take an answer that was left for its own.
+        let mut failed = None;
         for leader in sent {
             let receive = |connection: &mut Connection| connection.receive(responses::produce);
-            match brokers.using(&(leader, Purpose::Rows), receive) {
-                Ok(written) => {
-                    for written in written {
-                        self.note_written(written, round)?;
-                    }
+            let answer = brokers.using(&(leader, Purpose::Rows), receive);
+            let outcomes = match answer {
+                Ok(written) => written.into_iter().map(|it| self.note_written(it, round)).collect(),
+                Err(problem) => vec![round.note(ROWS, problem)],
+            };
+            for outcome in outcomes {
+                if let Err(failure) = outcome {
+                    failed.get_or_insert(failure);
                 }
-                Err(problem) => round.note(ROWS, problem)?,
             }
         }
         self.parts.retain(|part| !part.batches.is_empty());
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     fn note_written(&mut self, written: Written, round: &mut Round) -> Result<(), Failure> {

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryArray, Int32Array, Int64Array, ListArray, StringArray, StructArray,
+    ArrayRef, AsArray as _, BinaryArray, Int32Array, Int64Array, ListArray, StringArray,
+    StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
@@ -32,7 +33,7 @@ pub struct Chunk {
 
 /// What one row costs beyond its key and value: offset, timestamp, its type and two offsets.
 const ROW_OVERHEAD_BYTES: usize = 28;
-/// An estimate of the bytes of one header, which is enough for a limit.
+/// An estimate of the bytes of one header beside its name and value.
 const HEADER_BYTES: usize = 32;
 
 impl Chunk {
@@ -45,7 +46,12 @@ impl Chunk {
     pub fn bytes(&self) -> usize {
         let headers = self.headers.as_ref().map_or(0, |headers| {
             let ends = headers.value_offsets();
-            (ends[ends.len() - 1] - ends[0]) as usize * HEADER_BYTES
+            let (first, last) = (ends[0] as usize, ends[ends.len() - 1] as usize);
+            let columns = headers.values().as_struct();
+            let name = columns.column(0).as_string::<i32>().value_offsets();
+            let value = columns.column(1).as_binary::<i32>().value_offsets();
+            let bytes = |offsets: &[i32]| (offsets[last] - offsets[first]) as usize;
+            (last - first) * HEADER_BYTES + bytes(name) + bytes(value)
         });
         data_bytes(&self.key) + data_bytes(&self.value) + headers + self.rows() * ROW_OVERHEAD_BYTES
     }
@@ -141,9 +147,12 @@ impl ChunkBuilder {
         }
     }
 
-    /// Bytes of keys and values so far.
+    /// Bytes of keys, values and headers so far.
     pub fn bytes(&self) -> usize {
-        self.key.bytes.len() + self.value.bytes.len()
+        let headers = self.headers.as_ref().map_or(0, |headers| {
+            headers.name.bytes.len() + headers.value.bytes.len() + headers.name.len() * HEADER_BYTES
+        });
+        self.key.bytes.len() + self.value.bytes.len() + headers
     }
 
     /// Appends one record.
@@ -286,7 +295,7 @@ impl HeadersBuilder {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::Array;
+    use arrow::array::Array as _;
 
     use super::*;
 

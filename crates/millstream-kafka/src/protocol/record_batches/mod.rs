@@ -131,6 +131,11 @@ impl<'a> RawBatch<'a> {
         }
     }
 
+    /// True if its records are compressed.
+    pub fn is_compressed(&self) -> bool {
+        self.attributes & COMPRESSION != 0
+    }
+
     /// True if it was written in a transaction.
     pub fn is_transactional(&self) -> bool {
         self.attributes & TRANSACTIONAL != 0
@@ -146,10 +151,11 @@ impl<'a> RawBatch<'a> {
         self.attributes & TIME_OF_APPENDING != 0
     }
 
-    /// Of a control batch, whether it says that a transaction was aborted.
+    /// Of a control batch, whether it says that a transaction was aborted. One that compaction has
+    /// emptied says nothing.
     pub fn is_abort(&self) -> Result<bool, Malformed> {
         let mut records = Records::of(self, &self.whole[OVERHEAD..]);
-        let record = records.next().ok_or(Malformed::Form)??;
+        let Some(record) = records.next().transpose()? else { return Ok(false) };
         // A version, then the type.
         let kind = record.key.and_then(|key| key.get(2..)?.first_chunk()).ok_or(Malformed::Form)?;
         Ok(i16::from_be_bytes(*kind) == ABORT)

@@ -90,18 +90,23 @@ impl AtLeastOnceSink {
         }
     }
 
-    async fn enqueue(&mut self, rows: SinkRows, pending: &Arc<Pending>) -> Result<(), SinkError> {
+    async fn enqueue(
+        &mut self,
+        rows: SinkRows,
+        bytes: usize,
+        pending: &Arc<Pending>,
+    ) -> Result<(), SinkError> {
         let producer = self.producer.as_mut().expect("the driver opens a sink before it uses it");
         let producer = match producer {
             Producer::Librdkafka(producer) => producer,
             Producer::Protocol(writer) => {
-                while !writer.has_space(rows.rows) {
+                while !writer.has_space(bytes) {
                     tokio::select! {
                         () = writer.space() => {}
                         () = self.env.sleep(SPACE_PATIENCE) => {}
                     }
                 }
-                writer.put(rows, pending);
+                writer.put(rows, bytes, pending);
                 return Ok(());
             }
         };
@@ -137,10 +142,11 @@ impl AtLeastOnceSink {
 
     /// Hands rows of the next micro-batch over; waits while the client's queue is full.
     pub async fn write(&mut self, rows: &RecordBatch) -> Result<(), Failure> {
+        let bytes = rows.get_array_memory_size();
         let rows = self.columns.of(rows).map_err(|error| refused(error, &self.columns))?;
         let begun = self.begun.get_or_insert_with(|| Pending::new(&self.env));
         let pending = Arc::clone(&begun.0);
-        let enqueued = self.enqueue(rows, &pending).await;
+        let enqueued = self.enqueue(rows, bytes, &pending).await;
         enqueued.map_err(|error| refused(error, &self.columns))
     }
 

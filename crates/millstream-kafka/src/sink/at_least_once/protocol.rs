@@ -8,6 +8,7 @@
 //! The writer is idempotent: a request that is repeated after a lost connection is written once.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,10 +32,10 @@ use crate::sink::exactly_once::ProtocolSettings;
 use crate::sink::produce::{self, Failure, Filling, Round};
 use crate::sink::record_batches::{self, Limits, Packing, PartitionBatches};
 
-/// Rows that may wait for the thread. What waits is not copied, so this is about time, not memory.
-const WAITING_ROWS_MAX: usize = 1_000_000;
-/// Rows that are sent together, unless a micro-batch alone has more.
-const TOGETHER_MAX: usize = 100_000;
+/// Bytes of rows that may wait for the thread, about, unless a piece alone has more.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+/// Bytes that are sent together, in the same sense.
+const TOGETHER_BYTES_MAX: usize = 16 << 20;
 /// How long a topic may be unknown: it may just have been created.
 const TOPIC_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the brokers may take to create a topic.
@@ -81,16 +82,35 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    bytes: usize,
     rows: usize,
     /// Rows that the thread has taken and not written.
     taken: usize,
+    /// Nothing is written any more.
     has_ended: bool,
 }
 
-/// Rows, and the micro-batch that they belong to.
+/// Rows, their bytes, and the micro-batch that they belong to.
 struct Job {
     rows: SinkRows,
+    bytes: usize,
     pending: Arc<Pending>,
+}
+
+/// Micro-batches that are not written yet. Whatever becomes of the thread, they do not count as
+/// written.
+struct Unwritten(Vec<Arc<Pending>>);
+
+impl Unwritten {
+    fn are_written(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Unwritten {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|pending| pending.fail(SinkError::MicroBatchDropped));
+    }
 }
 
 /// What the writer works for.
@@ -153,17 +173,22 @@ impl ProtocolWriter {
         Ok(Self { shared: Arc::clone(&shared), _thread: Ending { shared, thread } })
     }
 
-    /// True if so many rows more may wait; otherwise see [`space`](Self::space).
-    pub fn has_space(&self, rows: usize) -> bool {
-        let waiting = self.shared.queue.lock().rows;
-        waiting == 0 || waiting + rows <= WAITING_ROWS_MAX
+    /// True if so many bytes more may wait; otherwise see [`space`](Self::space).
+    pub fn has_space(&self, bytes: usize) -> bool {
+        let waiting = self.shared.queue.lock().bytes;
+        waiting == 0 || waiting + bytes <= WAITING_BYTES_MAX
     }
 
-    /// Hands rows over.
-    pub fn put(&self, rows: SinkRows, pending: &Arc<Pending>) {
+    /// Hands rows over, which have about so many bytes. After a failure `pending` fails.
+    pub fn put(&self, rows: SinkRows, bytes: usize, pending: &Arc<Pending>) {
         let mut queue = self.shared.queue.lock();
+        if queue.has_ended {
+            pending.fail(SinkError::AfterFailure);
+            return;
+        }
         queue.rows += rows.rows;
-        queue.jobs.push_back(Job { rows, pending: Arc::clone(pending) });
+        queue.bytes += bytes;
+        queue.jobs.push_back(Job { rows, bytes, pending: Arc::clone(pending) });
         drop(queue);
         self.shared.changed.notify_one();
     }
@@ -185,19 +210,39 @@ impl ProtocolWriter {
 fn make_topic(brokers: &mut Brokers, topic: &str, purpose: &Purpose) -> Result<(), SinkError> {
     let begun = purpose.env.monotonic();
     loop {
-        let code = match brokers.partitions(topic) {
+        let problem = match brokers.partitions(topic) {
             Ok(_) => return Ok(()),
-            Err(problem) => problem.code(),
+            Err(problem) => problem,
         };
-        if let Some(code) = code.map(as_librdkafka).filter(|code| is_refusal(*code)) {
+        let code = problem.code().map(as_librdkafka);
+        if let Some(code) = code.filter(|code| is_refusal(*code)) {
             return Err(SinkError::Topic { topic: topic.to_owned(), code });
         }
-        if purpose.env.monotonic().saturating_sub(begun) > CREATE_PATIENCE {
+        let waited = purpose.env.monotonic().saturating_sub(begun);
+        if waited > CREATE_PATIENCE {
             let (topic, servers) = (topic.to_owned(), purpose.servers.clone());
+            if problem.code().is_none() {
+                let reasons = vec![problem.to_string()];
+                let unreachable = SourceError::Unreachable { servers, waited, reasons };
+                return Err(SinkError::Cluster(unreachable));
+            }
             let missing = SourceError::NoTopic { topic, servers, option: "topic" };
             return Err(SinkError::Cluster(missing));
         }
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+impl Drop for Writing {
+    /// The thread ends, also by a panic: what waits is not written.
+    fn drop(&mut self) {
+        let mut queue = self.shared.queue.lock();
+        queue.has_ended = true;
+        let left: Vec<Job> = queue.jobs.drain(..).collect();
+        (queue.rows, queue.bytes, queue.taken) = (0, 0, 0);
+        drop(queue);
+        left.iter().for_each(|job| job.pending.fail(SinkError::AfterFailure));
+        self.shared.space.notify_one();
     }
 }
 
@@ -217,33 +262,41 @@ impl Writing {
         while let Some(jobs) = self.take() {
             let (rows, pending): (Vec<_>, Vec<_>) =
                 jobs.into_iter().map(|job| (job.rows, job.pending)).unzip();
-            if let Err(error) = self.write(&rows) {
-                // The others have not failed by themselves, and are written again with it.
-                let mut pending = pending.iter();
-                if let Some(first) = pending.next() {
-                    first.fail(error);
+            let unwritten = Unwritten(pending);
+            match self.write(&rows) {
+                Ok(()) => unwritten.are_written(),
+                Err(error) => {
+                    // What comes after it is not written, so that the order stays: the flow starts
+                    // again with a new writer.
+                    unwritten.0[0].fail(error);
+                    return;
                 }
-                pending.for_each(|pending| pending.fail(SinkError::MicroBatchDropped));
             }
             self.shared.queue.lock().taken = 0;
         }
     }
 
+    fn has_ended(&self) -> bool {
+        self.shared.queue.lock().has_ended
+    }
+
     /// Waits for rows. `None` at the end.
     fn take(&self) -> Option<Vec<Job>> {
         let mut queue = self.shared.queue.lock();
-        while queue.jobs.is_empty() {
+        while queue.jobs.is_empty() || queue.has_ended {
             if queue.has_ended {
                 return None;
             }
             self.shared.changed.wait(&mut queue);
         }
-        let mut jobs = Vec::new();
-        while let Some(rows) = queue.jobs.front().map(|job| job.rows.rows)
-            && (jobs.is_empty() || queue.taken + rows <= TOGETHER_MAX)
+        let (mut jobs, mut together) = (Vec::new(), 0);
+        while let Some((rows, bytes)) = queue.jobs.front().map(|job| (job.rows.rows, job.bytes))
+            && (jobs.is_empty() || together + bytes <= TOGETHER_BYTES_MAX)
         {
+            together += bytes;
             queue.taken += rows;
             queue.rows -= rows;
+            queue.bytes -= bytes;
             jobs.extend(queue.jobs.pop_front());
         }
         drop(queue);
@@ -301,10 +354,12 @@ impl Writing {
         Limits { record_bytes: record_bytes_max, batch_bytes: batch_bytes_max, compression }
     }
 
-    /// Without knowing what the brokers have, its numbers are of no use any more.
+    /// Without knowing what the brokers have, its numbers are of no use any more. What is under way
+    /// on its connections would come between what the next one writes.
     fn forget_writer(&mut self) {
         self.writer = None;
         self.sequences.clear();
+        self.brokers.leave_rows();
     }
 
     /// Divides the rows among partitions, whose number the brokers are asked for first.
@@ -319,6 +374,9 @@ impl Writing {
         while let Err(problem) = produce::partitions(&mut self.brokers, &topics, &mut counts) {
             let unknown = problem.code() == Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
             let patience = if unknown { TOPIC_PATIENCE } else { self.purpose.patience };
+            if self.has_ended() {
+                return Err(SinkError::AfterFailure);
+            }
             if !problem.may_pass() || self.waited(begun) > patience {
                 let missing = topics.iter().find(|topic| !counts.contains_key(**topic));
                 let topic = (*missing.unwrap_or(&"")).to_owned();
@@ -345,6 +403,9 @@ impl Writing {
         }
         let mut tries = Tries::new(&self.purpose.env);
         while self.writer.is_none() {
+            if self.has_ended() {
+                return Err(SinkError::AfterFailure);
+            }
             match self.brokers.new_producer() {
                 Ok(writer) => self.writer = Some(writer),
                 Err(problem)
@@ -362,17 +423,22 @@ impl Writing {
     fn fill(&mut self, filling: &mut Filling<'_>, begun: Duration) -> Result<(), Failure> {
         let mut tries = Tries::new(&self.purpose.env);
         loop {
-            let mut round = Round::default();
+            let (mut round, left) = (Round::default(), filling.left());
             let sent = filling.send_parts(&mut self.brokers, &mut round)?;
             filling.await_parts(&mut self.brokers, sent, &mut round)?;
             if filling.is_done() {
                 self.purpose.contact.answered();
                 return Ok(());
             }
+            if round.problem.is_none() && filling.left() == left {
+                let what = "an answer without what was asked for";
+                let lost = io::Error::new(io::ErrorKind::InvalidData, what);
+                return Err(Failure::Step(ROWS, RequestError::Lost(lost)));
+            }
             let Some(problem) = &round.problem else { continue };
             tries.failed(problem, &self.purpose.contact);
             filling.learn(&mut self.brokers, &round);
-            if self.waited(begun) > self.purpose.patience
+            if (self.waited(begun) > self.purpose.patience || self.has_ended())
                 && let Some(problem) = round.problem
             {
                 return Err(Failure::Step(ROWS, problem));

@@ -112,6 +112,18 @@ impl Assignment {
         state.generation += 1;
     }
 
+    /// Reads all partitions of a topic from their beginning, wherever they are now.
+    pub fn begin_anew(&self, topic: &str) {
+        let mut state = self.state.lock();
+        for (id, tracked) in &mut state.partitions {
+            if &*id.topic == topic {
+                (tracked.position, tracked.place) = (-1, Place::None(Unplaced::Lost));
+                (tracked.misses, tracked.retry_at) = (0, Duration::ZERO);
+            }
+        }
+        state.generation += 1;
+    }
+
     /// Ends all waiting for brokers, for good.
     pub fn end(&self) {
         let mut state = self.state.lock();
@@ -147,7 +159,16 @@ impl Assignment {
 
     /// Knows these brokers.
     pub fn know(&self, nodes: impl IntoIterator<Item = (i32, Address)>) {
-        self.state.lock().nodes.extend(nodes);
+        let mut state = self.state.lock();
+        for (node, address) in nodes {
+            let before = state.nodes.insert(node, address.clone());
+            // A broker that has moved is not waited for where it was.
+            if before.is_some_and(|before| before != address)
+                && let Some(waiting) = state.waiting.get(&node)
+            {
+                waiting.interrupt();
+            }
+        }
     }
 
     /// Where a broker is.
@@ -213,6 +234,13 @@ impl Assignment {
         }
         if state.stopped {
             state.waiting.values().for_each(Waiting::interrupt);
+        }
+    }
+
+    /// The answer of `node` has come.
+    pub fn answered(&self, node: i32) {
+        if let Some(waiting) = self.state.lock().waiting.get_mut(&node) {
+            waiting.since = Duration::MAX;
         }
     }
 
@@ -283,7 +311,12 @@ impl Assignment {
     ) {
         let mut state = self.state.lock();
         let Some(tracked) = state.partitions.get_mut(id) else { return };
-        if tracked.place != Place::At(node) || tracked.position != asked {
+        if tracked.place != Place::At(node) {
+            return;
+        }
+        if tracked.position != asked {
+            // Whoever asked has another position than the one that counts, and is to learn it.
+            state.generation += 1;
             return;
         }
         tracked.position = end;
@@ -292,6 +325,14 @@ impl Assignment {
             tracked.end = Some(seen);
         }
         hand_over();
+    }
+
+    /// A thread of a broker is to learn anew where a partition stands.
+    pub fn is_elsewhere(&self, id: &PartitionId) {
+        let mut state = self.state.lock();
+        if state.partitions.contains_key(id) {
+            state.generation += 1;
+        }
     }
 
     /// The end of a partition, as far as a broker has told it.

@@ -16,13 +16,14 @@ use std::time::Duration;
 use millstream_store::env::Env;
 
 use super::assignment::{Assignment, Share, Unplaced};
-use super::rows::{Copying, end_of};
+use super::rows::{Copying, end_of, is_compressed};
 use super::session::{Session, by_topic};
 use super::settings::FetchSettings;
 use super::trouble::{Report, Verdict};
 use crate::brokers::request_error::RequestError;
 use crate::brokers::{Brokers, Channel, Purpose};
 use crate::offsets::PartitionId;
+use crate::protocol::connection::ANSWER_PATIENCE;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::fetch::{self, FetchAnswer, Fetched};
 use crate::protocol::frame::FETCH;
@@ -71,16 +72,20 @@ pub struct BrokerReader {
     is_asked: bool,
     /// The last answer's space.
     space: Vec<u8>,
-    /// How often in a row the broker could not be reached.
+    /// How often in a row the broker could not be read from, and how often of these it refused.
     failures: u32,
+    refusals: u32,
 }
 
 impl BrokerReader {
     /// Of the broker `node`.
     pub fn new(node: i32, common: Common) -> Self {
-        let FetchSettings { connections, limits, checks } = &*common.settings;
+        let FetchSettings { connections, limits, checks, .. } = &*common.settings;
         let throttling = Arc::clone(common.report.throttling());
         let brokers = Brokers::new(connections.clone(), throttling, common.env.clone());
+        // Beside what a request lets the broker wait.
+        let wait = Duration::from_millis(limits.wait_ms.max(0) as u64);
+        let brokers = brokers.with_patience(ANSWER_PATIENCE + wait);
         let copying = Copying::new(common.include_headers, limits.only_committed, *checks);
         Self {
             node,
@@ -93,6 +98,7 @@ impl BrokerReader {
             is_asked: false,
             space: Vec::new(),
             failures: 0,
+            refusals: 0,
         }
     }
 
@@ -127,19 +133,26 @@ impl BrokerReader {
             connection.receive_into(&mut space, ANSWER_BYTES_MAX, fetch::fetched)
         })?;
         self.is_asked = false;
-        self.failures = 0;
+        self.common.assignment.answered(self.node);
         self.take(&answer)?;
+        (self.failures, self.refusals) = (0, 0);
         drop(answer);
+        // A record that was larger than any other does not keep its space for good.
+        space.shrink_to(2 * usize::try_from(self.common.settings.limits.bytes_max).unwrap_or(0));
         self.space = space;
         Ok(())
     }
 
     fn channel(&mut self) -> Result<Channel, RequestError> {
-        if let Some(channel) = &self.channel {
-            return Ok(channel.clone());
-        }
         let address = self.common.assignment.address(self.node);
         let address = address.ok_or(RequestError::Refused(ErrorCode::LEADER_NOT_AVAILABLE))?;
+        if let Some(channel) = &self.channel {
+            // An answer comes where it was asked for.
+            if self.is_asked || channel.0 == address {
+                return Ok(channel.clone());
+            }
+            self.session.forget();
+        }
         Ok(self.channel.insert((address, Purpose::Rows)).clone())
     }
 
@@ -148,11 +161,15 @@ impl BrokerReader {
         let changes = self.session.ask(&self.share.positions);
         let wanted = by_topic(changes.wanted.iter().map(|(id, offset)| (id, *offset)));
         let unwanted = by_topic(changes.unwanted.iter().map(|id| (id, ())));
-        let (number, limits) = (self.session.number(), &self.common.settings.limits);
+        let (number, mut limits) = (self.session.number(), self.common.settings.limits.clone());
+        if self.common.settings.shares {
+            let brokers = self.common.assignment.nodes_in_use().len().max(1);
+            limits.bytes_max /= i32::try_from(brokers).unwrap_or(i32::MAX);
+        }
         let socket = self.brokers.using(&channel, |connection| {
             let socket = if connection.is_new() { Some(connection.socket()?) } else { None };
             connection
-                .send(FETCH, |body| fetch::fetch(body, limits, number, &wanted, &unwanted))?;
+                .send(FETCH, |body| fetch::fetch(body, &limits, number, &wanted, &unwanted))?;
             Ok(socket)
         })?;
         self.is_asked = true;
@@ -175,11 +192,15 @@ impl BrokerReader {
             let id = PartitionId::new(fetched.topic, fetched.partition);
             // What was not asked for is not wanted.
             let Some(from) = self.session.asked(&id) else { continue };
-            self.share.positions.insert(id.clone(), end_of(fetched.records, from));
             asked.push((fetched, id, from));
         }
         let Common { assignment, buffer, .. } = &self.common;
-        if bytes >= LARGE && buffer.has_space() && assignment.is_as_in(&self.share) {
+        let is_plain = || answer.partitions.iter().all(|it| !is_compressed(it.records));
+        let goes_on = bytes >= LARGE && buffer.has_space() && assignment.is_as_in(&self.share);
+        if goes_on && is_plain() {
+            for (fetched, id, from) in &asked {
+                self.share.positions.insert(id.clone(), end_of(fetched.records, *from));
+            }
             self.ask()?;
         }
         let arrival_us = self.common.env.now_us();
@@ -207,12 +228,23 @@ impl BrokerReader {
             false => fetched.high_watermark,
         };
         let end = copied.end;
+        // A request that is under way already was for an end that this may not have come to.
+        let is_ahead = self.is_asked && self.share.positions.get(&id).is_some_and(|at| *at != end);
+        if !self.is_asked {
+            self.share.positions.insert(id.clone(), end);
+        }
         assignment.advance(&id, self.node, (asked, end), seen, || {
             let rows = copied.chunks.into_iter().map(Arrival::Rows);
             // Offsets behind the last row are those of records that are left out.
             let arrivals = rows.chain((end > asked).then_some(Arrival::End(end)));
             buffer.push(arrivals.map(|arrival| (id.clone(), arrival)));
         });
+        if is_ahead {
+            assignment.is_elsewhere(&id);
+        }
+        if buffer.has_all_of(&id) {
+            assignment.stop(&id);
+        }
         if let Some(malformed) = copied.malformed {
             report.malformed(&id, end, malformed);
             assignment.stop(&id);
@@ -251,7 +283,8 @@ impl BrokerReader {
             return;
         }
         report.unreachable(self.node, problem);
-        if !problem.may_pass() && self.failures + 1 == REFUSALS {
+        self.refusals += u32::from(!problem.may_pass());
+        if self.refusals == REFUSALS {
             report.turned_away(problem);
         }
         report.wake();

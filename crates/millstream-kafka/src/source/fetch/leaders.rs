@@ -1,7 +1,7 @@
 //! The thread that knows who leads which partition. It gives each a place, has a thread for each
 //! broker that is read from, and finds out what became of offsets that are not there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use millstream_store::env::Thread;
 use super::assignment::Unplaced;
 use super::broker::{BrokerReader, Common};
 use super::session::by_topic;
-use super::trouble::Verdict;
+use super::trouble::{EndOfThread, Verdict};
 use crate::brokers::request_error::RequestError;
 use crate::brokers::{Brokers, Purpose};
 use crate::error::{DataLoss, SourceError};
@@ -40,6 +40,10 @@ pub struct Leaders {
     threads: BTreeMap<i32, Thread>,
     looked: Duration,
     refusals: u32,
+    /// The id of each topic when it was first described.
+    ids: HashMap<String, [u8; 16]>,
+    /// The id of each topic as it was described last.
+    described: HashMap<String, [u8; 16]>,
 }
 
 impl Leaders {
@@ -48,9 +52,20 @@ impl Leaders {
         let throttling = Arc::clone(common.report.throttling());
         let connections = common.settings.connections.clone();
         let brokers = Brokers::new(connections, throttling, common.env.clone());
-        let brokers = brokers.hurried(ANSWER_PATIENCE);
+        let brokers = brokers.with_patience(ANSWER_PATIENCE);
         let (threads, looked) = (BTreeMap::new(), common.env.monotonic());
-        Self { common, orders, fail_on_data_loss, brokers, threads, looked, refusals: 0 }
+        let (ids, described, refusals) = Default::default();
+        Self {
+            common,
+            orders,
+            fail_on_data_loss,
+            brokers,
+            threads,
+            looked,
+            refusals,
+            ids,
+            described,
+        }
     }
 
     /// Follows orders until one says to stop.
@@ -88,8 +103,12 @@ impl Leaders {
                 return;
             }
         };
+        let remade = self.remade(&unplaced);
         let mut to_locate: BTreeMap<i32, Vec<(PartitionId, i64, Unplaced)>> = BTreeMap::new();
         for (id, position, why) in unplaced {
+            if remade.contains(&*id.topic) {
+                continue;
+            }
             match leaders.get(&id) {
                 Some(Ok(node)) if why == Unplaced::Lost && position >= 0 => {
                     self.common.assignment.place(&id, *node, position);
@@ -104,6 +123,25 @@ impl Leaders {
         }
     }
 
+    /// The topics among `unplaced` that were deleted and made again since they were first described.
+    /// Their offsets begin anew, and one that is there again would be that of another record.
+    fn remade(&mut self, unplaced: &[(PartitionId, i64, Unplaced)]) -> BTreeSet<Arc<str>> {
+        let mut remade = BTreeSet::new();
+        for (id, position, _) in unplaced {
+            let now = self.described.get(&*id.topic).copied().filter(|id| *id != [0; 16]);
+            let Some(now) = now else { continue };
+            let first = *self.ids.entry(id.topic.to_string()).or_insert(now);
+            if first != now && remade.insert(Arc::clone(&id.topic)) {
+                self.ids.insert(id.topic.to_string(), now);
+                let loss = DataLoss::Gone { id: id.clone(), position: *position };
+                if !self.is_end_of_query(id, loss) {
+                    self.common.assignment.begin_anew(&id.topic);
+                }
+            }
+        }
+        remade
+    }
+
     /// Who leads each partition, or why nobody does.
     fn leaders(
         &mut self,
@@ -114,6 +152,7 @@ impl Leaders {
         let described = self.brokers.describe(&topics)?;
         self.refusals = 0;
         self.common.assignment.know(self.brokers.nodes());
+        self.described = described.iter().map(|it| (it.name.clone(), it.id)).collect();
         let of = |id: &PartitionId| {
             let Topic { code, leaders, .. } = described.iter().find(|it| *it.name == *id.topic)?;
             if *code != ErrorCode::NONE {
@@ -213,10 +252,19 @@ impl Leaders {
             let body = |body: &mut _| fetch::list_offsets(body, only_committed, &topics);
             connection.ask(LIST_OFFSETS, body, fetch::listed)
         })?;
-        let found = |listed: fetch::Listed| {
-            Some((PartitionId::new(listed.topic, listed.partition), listed.offset.ok()?))
-        };
-        Ok(listed.into_iter().filter_map(found).collect())
+        let mut found = BTreeMap::new();
+        for listed in listed {
+            let id = PartitionId::new(listed.topic, listed.partition);
+            match listed.offset.map_err(|code| (code, Verdict::of(code))) {
+                Ok(offset) => _ = found.insert(id, offset),
+                Err((code, Verdict::Hopeless(kind))) => {
+                    self.common.report.refused(&id, time, code, kind);
+                    self.common.assignment.stop(&id);
+                }
+                Err((code, _)) => self.common.report.passing(&id, code),
+            }
+        }
+        Ok(found)
     }
 
     /// Asks who leads the partitions of brokers that are silent. Those that are led elsewhere by
@@ -252,7 +300,11 @@ impl Leaders {
             let common = &self.common;
             self.threads.entry(node).or_insert_with(|| {
                 let reader = BrokerReader::new(node, common.clone());
-                common.env.thread("kafka-fetch", move || reader.run())
+                let end = EndOfThread(Arc::clone(&common.report));
+                common.env.thread("kafka-fetch", move || {
+                    let _end = end;
+                    reader.run();
+                })
             });
         }
     }

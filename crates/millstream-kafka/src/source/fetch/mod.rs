@@ -37,7 +37,7 @@ use assignment::Assignment;
 use broker::Common;
 use leaders::Leaders;
 pub use settings::FetchSettings;
-use trouble::Report;
+use trouble::{EndOfThread, Report};
 
 /// The running reader. Dropping it ends its threads.
 pub struct Fetcher {
@@ -87,9 +87,13 @@ impl Fetcher {
             include_headers: rules.include_headers,
             env: env.clone(),
         };
+        let end = EndOfThread(Arc::clone(&common.report));
         let leaders = Leaders::new(common, Arc::clone(&orders), rules.fail_on_data_loss);
         orders.wake();
-        let thread = env.thread("kafka-leaders", move || leaders.run());
+        let thread = env.thread("kafka-leaders", move || {
+            let _end = end;
+            leaders.run();
+        });
         Self { assignment, orders, thread: Some(thread) }
     }
 

@@ -54,6 +54,8 @@ pub struct FetchSettings {
     pub connections: ConnectionSettings,
     /// How much is asked for.
     pub limits: FetchLimits,
+    /// Whether what all brokers send together is limited so, and not what each sends.
+    pub shares: bool,
     /// Whether checksums are looked at.
     pub checks: bool,
 }
@@ -82,7 +84,12 @@ impl FetchSettings {
             Some(_) => "fetch.message.max.bytes",
             None => "max.partition.fetch.bytes",
         };
-        let is = |key, value| settings.get(key).is_some_and(|text| text.trim() == value);
+        let text = |key| settings.get(key).map(|text: &str| text.trim().to_ascii_lowercase());
+        let only_committed = match text("isolation.level").as_deref() {
+            Some("read_committed") => true,
+            None | Some("read_uncommitted") => false,
+            Some(_) => return Err(NotSpoken::Setting("isolation.level".to_owned())),
+        };
         Ok(Self {
             connections: ConnectionSettings::of(settings)?,
             limits: FetchLimits {
@@ -93,10 +100,43 @@ impl FetchSettings {
                     share.map_or(BYTES_MAX, |share| share.min(BYTES_MAX)),
                 )?,
                 partition_bytes_max: number(partition, PARTITION_BYTES_MAX)?,
-                only_committed: is("isolation.level", "read_committed"),
+                only_committed,
                 rack: settings.get("client.rack").unwrap_or_default().to_owned(),
             },
-            checks: !is("check.crcs", "false"),
+            shares: share.is_some(),
+            checks: !matches!(text("check.crcs").as_deref(), Some("false" | "f" | "0")),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_engine::api::options::Options;
+
+    use super::*;
+    use crate::client::settings::Use;
+
+    fn of(entries: &[(&str, &str)]) -> Result<FetchSettings, NotSpoken> {
+        let servers = [("kafka.bootstrap.servers", "a:1")];
+        let entries = servers.iter().chain(entries);
+        let entries = entries.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let settings = ClientSettings::parse(&Options::new(entries), Use::Consumer).unwrap();
+        FetchSettings::of(&settings, None)
+    }
+
+    #[test]
+    fn values_count_in_any_case_and_unknown_settings_are_librdkafkas() {
+        let usual = of(&[]).unwrap();
+        assert!(!usual.limits.only_committed && usual.checks && !usual.shares);
+        let committed = of(&[("kafka.isolation.level", "READ_COMMITTED")]).unwrap();
+        assert!(committed.limits.only_committed);
+        let unchecked = of(&[("kafka.check.crcs", "False"), ("kafka.fetch.min.bytes", "7")]);
+        let unchecked = unchecked.unwrap();
+        assert!(!unchecked.checks);
+        assert_eq!(unchecked.limits.bytes_min, 7);
+        let other = of(&[("kafka.broker.address.family", "v6")]);
+        assert_eq!(other, Err(NotSpoken::Setting("broker.address.family".to_owned())));
+        let wanted = of(&[("kafka.millstream.client", "librdkafka")]);
+        assert_eq!(wanted, Err(NotSpoken::Wanted));
     }
 }

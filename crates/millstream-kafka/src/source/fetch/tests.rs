@@ -45,6 +45,42 @@ fn an_answer_counts_only_where_and_from_where_it_was_asked_for() {
 }
 
 #[test]
+fn whoever_asks_from_elsewhere_learns_where_to_ask() {
+    let assignment = Assignment::default();
+    assignment.start(id(0), 5);
+    assignment.place(&id(0), 1, 5);
+    let never = Share { generation: u64::MAX, ..Share::default() };
+    let share = assignment.share(1, &never, Duration::ZERO).unwrap();
+    assert!(assignment.is_as_in(&share));
+    assert!(!advance(&assignment, 1, 7, 9));
+    assert!(!assignment.is_as_in(&share));
+}
+
+#[test]
+fn a_topic_that_was_made_again_is_read_from_its_beginning() {
+    let assignment = Assignment::default();
+    for (partition, node) in [(0, 1), (1, 2)] {
+        assignment.start(id(partition), 9);
+        assignment.place(&id(partition), node, 9);
+    }
+    assignment.begin_anew("other");
+    assert_eq!(assignment.unplaced(NOW), []);
+    assignment.begin_anew("t");
+    let lost = |partition| (id(partition), -1, Unplaced::Lost);
+    assert_eq!(assignment.unplaced(NOW), [lost(0), lost(1)]);
+}
+
+#[test]
+fn an_answer_that_has_come_is_not_waited_for() {
+    let assignment = Assignment::default();
+    assignment.start(id(0), 5);
+    assignment.place(&id(0), 1, 5);
+    assignment.waits(1, NOW, None);
+    assignment.answered(1);
+    assert_eq!(assignment.stuck(NOW + Duration::from_secs(60)), []);
+}
+
+#[test]
 fn leaders_are_looked_for_less_and_less_often() {
     let assignment = Assignment::default();
     assignment.start(id(0), 5);

@@ -57,6 +57,17 @@ pub struct Report {
     warned: Mutex<HashMap<String, Duration>>,
 }
 
+/// Ends the query if the thread that has it panics: nobody else would notice.
+pub struct EndOfThread(pub Arc<Report>);
+
+impl Drop for EndOfThread {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(SourceError::ThreadEnded);
+        }
+    }
+}
+
 impl Report {
     /// Of the reader of `table`, whose brokers are at `servers`.
     pub fn new(

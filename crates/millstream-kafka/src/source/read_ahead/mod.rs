@@ -26,6 +26,9 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 /// The same limit in rows, for small records.
 const WAITING_ROWS_MAX: u64 = 2_000_000;
 
+/// What a chunk takes beside its rows, about: columns of Arrow, each with its buffers.
+const CHUNK_BYTES: usize = 1_024;
+
 /// Chunks that wait to be taken, and positions.
 pub struct ReadAhead {
     env: Env,
@@ -147,12 +150,17 @@ impl ReadAhead {
     /// The partitions that have more rows than were taken. `end_seen` gives a partition's end as
     /// far as it is known; a partition whose end is unknown counts as behind.
     pub fn behind(&self, end_seen: impl Fn(&PartitionId) -> Option<i64>) -> Vec<PartitionId> {
-        let state = self.state.lock();
-        let is_behind = |(id, partition): &(&PartitionId, &Partition)| {
-            let end = partition.end.or_else(|| end_seen(id));
-            end.is_none_or(|end| partition.taken < end)
+        // Asked without the lock: a reader that hands rows over has its own lock when it asks for
+        // this one.
+        let known: Vec<(PartitionId, i64, Option<i64>)> = {
+            let state = self.state.lock();
+            let known = state.partitions.iter();
+            known.map(|(id, partition)| (id.clone(), partition.taken, partition.end)).collect()
         };
-        state.partitions.iter().filter(is_behind).map(|(id, _)| id.clone()).collect()
+        let is_behind = |(id, taken, end): &(PartitionId, i64, Option<i64>)| {
+            end.or_else(|| end_seen(id)).is_none_or(|end| *taken < end)
+        };
+        known.into_iter().filter(is_behind).map(|(id, ..)| id).collect()
     }
 
     /// The partitions and how far each was read.
@@ -185,6 +193,13 @@ impl ReadAhead {
         !self.state.lock().is_full()
     }
 
+    /// True if nothing of a partition is wanted any more, since it was read to its fixed end.
+    pub fn has_all_of(&self, id: &PartitionId) -> bool {
+        let state = self.state.lock();
+        let partition = state.partitions.get(id);
+        partition.is_some_and(|partition| partition.end.is_some_and(|end| partition.read >= end))
+    }
+
     /// Waits until more may be read, for `patience` at most. Returns whether it may.
     pub fn wait_for_space(&self, patience: Duration) -> bool {
         let mut state = self.state.lock();
@@ -205,10 +220,10 @@ impl ReadAhead {
             let before: Vec<Chunk> = partition.chunks.drain(..).collect();
             for chunk in before {
                 state.rows -= chunk.rows() as u64;
-                state.bytes -= chunk.bytes();
+                state.bytes -= cost(&chunk);
                 if let Some(kept) = cut(chunk, end) {
                     state.rows += kept.rows() as u64;
-                    state.bytes += kept.bytes();
+                    state.bytes += cost(&kept);
                     partition.chunks.push_back(kept);
                 }
             }
@@ -315,7 +330,7 @@ impl State {
         let wanted = cut(chunk, partition.end.unwrap_or(i64::MAX));
         let Some(chunk) = wanted else { return };
         self.rows += chunk.rows() as u64;
-        self.bytes += chunk.bytes();
+        self.bytes += cost(&chunk);
         partition.chunks.push_back(chunk);
     }
 
@@ -327,7 +342,10 @@ impl State {
         };
         let mut chunks = Vec::new();
         for ((id, partition), share) in self.partitions.iter_mut().zip(&shares) {
+            let waited = partition.chunks.len();
             let taken = partition.take(*share);
+            // Of a chunk that was cut in two both parts count as chunks.
+            self.bytes += (partition.chunks.len() + taken.len() - waited) * CHUNK_BYTES;
             if !taken.is_empty() {
                 chunks.push((id.clone(), taken));
             }
@@ -335,7 +353,7 @@ impl State {
         let all = || chunks.iter().flat_map(|(_, chunks)| chunks);
         let oldest_arrival_us = all().map(|chunk| chunk.arrival_us).min().unwrap_or(now_us);
         for chunk in all() {
-            self.bytes -= chunk.bytes();
+            self.bytes -= cost(chunk);
         }
         let rows = shares.iter().sum();
         self.rows -= rows;
@@ -346,7 +364,7 @@ impl State {
 
     fn subtract(&mut self, chunks: &VecDeque<Chunk>) {
         self.rows -= chunks.iter().map(|chunk| chunk.rows() as u64).sum::<u64>();
-        self.bytes -= chunks.iter().map(Chunk::bytes).sum::<usize>();
+        self.bytes -= chunks.iter().map(cost).sum::<usize>();
     }
 }
 
@@ -377,6 +395,11 @@ impl Partition {
         }
         taken
     }
+}
+
+/// What a chunk counts: its rows, and what it takes however few they are.
+fn cost(chunk: &Chunk) -> usize {
+    chunk.bytes() + CHUNK_BYTES
 }
 
 /// The rows of `chunk` before `end`, if there are any.

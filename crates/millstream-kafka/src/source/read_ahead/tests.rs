@@ -247,3 +247,24 @@ fn arrivals_are_send() {
     is_send::<Arc<ReadAhead>>();
     is_send::<Arrival>();
 }
+
+#[test]
+fn what_waits_is_counted_also_where_chunks_are_cut() {
+    let buffer = buffer(Limits { rows_max: Some(4), ..Limits::default() }, 2);
+    buffer.push([(id(0), rows(0..6)), (id(1), rows(0..2)), (id(0), rows(6..9))]);
+    buffer.fix_end(&ends(&[(0, 8), (1, 2)]));
+    while take(&buffer, ReadLimit::Configured).is_some() {}
+    let state = buffer.state.lock();
+    assert_eq!((state.rows, state.bytes), (0, 0));
+}
+
+#[test]
+fn the_ends_of_partitions_are_asked_for_without_the_lock() {
+    let buffer = buffer(Limits::default(), 2);
+    let end_seen = |id: &PartitionId| {
+        // As a reader does that hands rows over while it is asked.
+        assert!(buffer.has_space());
+        Some(i64::from(id.partition))
+    };
+    assert_eq!(buffer.behind(end_seen), [id(1)]);
+}

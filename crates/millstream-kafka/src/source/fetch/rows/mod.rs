@@ -10,6 +10,8 @@ use crate::source::chunk::{Chunk, ChunkBuilder};
 
 /// A chunk is finished when it has this many bytes; Arrow's offsets end at 2 GiB.
 const CHUNK_BYTES_MAX: usize = 256 << 20;
+/// So many bytes of one partition are copied at once, about, however well they are compressed.
+const COPIED_BYTES_MAX: usize = 64 << 20;
 /// The times of records as Spark numbers them: the producer's, and the broker's.
 const CREATED: i32 = 0;
 const APPENDED: i32 = 1;
@@ -19,8 +21,13 @@ const APPENDED: i32 = 1;
 /// Returns the offset after its last whole batch, or `position` without one. Batches that turn out
 /// to be malformed are found by [`Copying`].
 pub fn end_of(records: &[u8], position: i64) -> i64 {
-    let last = RawBatches::of(records).map_while(Result::ok).last();
-    last.map_or(position, |batch| position.max(batch.last_offset + 1))
+    let batches = RawBatches::of(records).map_while(Result::ok);
+    batches.fold(position, |end, batch| end.max(batch.last_offset + 1))
+}
+
+/// True if some of it is compressed, so that it may be far more than it seems.
+pub fn is_compressed(records: &[u8]) -> bool {
+    RawBatches::of(records).map_while(Result::ok).any(|batch| batch.is_compressed())
 }
 
 /// Copies records into columns.
@@ -61,11 +68,25 @@ impl Copying {
     ) -> Copied {
         let mut copied = Copied { end: position, ..Copied::default() };
         let mut transactions = Transactions::new(aborted);
+        let mut copied_bytes = 0;
         for batch in RawBatches::of(records) {
+            // The rest is asked for again, once there is space.
+            if copied_bytes > COPIED_BYTES_MAX {
+                break;
+            }
             let done = batch.and_then(|batch| {
+                let position = copied.end;
+                // Brokers give whole batches, also such as are read already.
+                if batch.last_offset < position {
+                    return Ok(position);
+                }
+                if self.checks {
+                    batch.check()?;
+                }
                 let is_left_out = self.only_committed && transactions.leave_out(&batch)?;
                 if !batch.is_control() && !is_left_out {
-                    self.copy_batch(&batch, position, &mut copied.chunks, arrival_us)?;
+                    copied_bytes +=
+                        self.copy_batch(&batch, position, &mut copied.chunks, arrival_us)?;
                 }
                 Ok(batch.last_offset + 1)
             });
@@ -89,10 +110,8 @@ impl Copying {
         position: i64,
         chunks: &mut Vec<Chunk>,
         arrival_us: i64,
-    ) -> Result<(), Malformed> {
-        if self.checks {
-            batch.check()?;
-        }
+    ) -> Result<usize, Malformed> {
+        let mut position = position;
         let bytes = batch.records()?;
         let kind = if batch.has_times_of_appending() { APPENDED } else { CREATED };
         let rows = self.builder.rows();
@@ -102,6 +121,7 @@ impl Copying {
             if record.offset < position {
                 return Ok(());
             }
+            position = record.offset + 1;
             self.builder.push(record.key, record.value, record.offset, record.timestamp_ms, kind);
             if self.include_headers {
                 for (name, value) in record.headers() {
@@ -119,7 +139,7 @@ impl Copying {
         if copied.is_err() {
             self.builder.truncate(rows);
         }
-        copied
+        copied.map(|()| bytes.len())
     }
 }
 

@@ -78,3 +78,32 @@ fn a_batch_that_is_malformed_ends_it_before_itself() {
     let checked = Copying::new(true, false, true).copy(&bytes, 5, &[], 0);
     assert_eq!(checked.malformed, Some(Malformed::Checksum));
 }
+
+#[test]
+fn what_comes_twice_is_read_once() {
+    let first = batch(-1, 0, 5, &[b"a", b"b"]);
+    let overlapping = batch(-1, 0, 6, &[b"b", b"c"]);
+    let bytes = [first.clone(), first, overlapping].concat();
+    let copied = Copying::new(false, false, true).copy(&bytes, 5, &[], 0);
+    assert_eq!((offsets(&copied), copied.end), (vec![5, 6, 7], 8));
+}
+
+#[test]
+fn a_batch_whose_attributes_have_changed_is_not_left_out() {
+    let mut bytes = batch(-1, 0, 5, &[b"a"]);
+    bytes[22] |= CONTROL;
+    let sum = crate::protocol::record_batches::RawBatches::of(&bytes);
+    assert!(sum.map(|batch| batch.unwrap()).all(|batch| batch.is_control()));
+    let copied = Copying::new(false, false, true).copy(&bytes, 5, &[], 0);
+    assert_eq!((copied.end, copied.malformed), (5, Some(Malformed::Checksum)));
+}
+
+#[test]
+fn an_empty_control_batch_says_nothing() {
+    let bytes = [batch(1, TRANSACTIONAL | CONTROL, 5, &[]), batch(-1, 0, 6, &[b"a"])].concat();
+    let mut bytes = bytes;
+    // The last offset of an empty batch is kept by compaction.
+    bytes[23..27].copy_from_slice(&0_i32.to_be_bytes());
+    let copied = Copying::new(false, true, false).copy(&bytes, 5, &[(1, 5)], 0);
+    assert_eq!((offsets(&copied), copied.malformed), (vec![6], None));
+}
