@@ -16,7 +16,9 @@ fn batch(producer: i64, attributes: u8, base: i64, values: &[&[u8]]) -> Vec<u8> 
         batch.push(&Record { key: Some(key), value: Some(value), headers: &[("h", Some(b"x"))] });
     }
     let writer = ProducerIdentity { id: producer, epoch: 0 };
-    let mut bytes = batch.encode(writer, 0, true, 1_000, Compression::None);
+    // With its checksum, but for the attribute of control batches.
+    let is_transactional = attributes & TRANSACTIONAL != 0;
+    let mut bytes = batch.encode(writer, 0, is_transactional, 1_000, Compression::None);
     bytes[..8].copy_from_slice(&base.to_be_bytes());
     bytes[22] = attributes;
     bytes
