@@ -201,8 +201,8 @@ impl<'a> Copies<'a> {
 }
 
 /// The end of a flow that librdkafka writes, which was told to stop. It may have given a
-/// transaction up, and has then started again; while it stops there is no time for that: it says so, and goes
-/// on later.
+/// transaction up, and has then started again; while it stops there is no time for that: it says
+/// so, and goes on later.
 fn expect_end_of_librdkafka(finished: Finished) -> Finished {
     if finished.status.success() {
         return finished;

@@ -124,7 +124,8 @@ impl Leaders {
     }
 
     /// The topics among `unplaced` that were deleted and made again since they were first
-    /// described. Their offsets begin anew, and one that is there again would be that of another record.
+    /// described. Their offsets begin anew, and one that is there again would be that of another
+    /// record.
     fn remade(&mut self, unplaced: &[(PartitionId, i64, Unplaced)]) -> BTreeSet<Arc<str>> {
         let mut remade = BTreeSet::new();
         for (id, position, _) in unplaced {
