@@ -28,8 +28,9 @@ REASONS = ["another clock", "out of memory"]
 CREATE = re.compile(r"CREATE TABLE (\w+)\s*(?:\((.*?)\)\s*)?AS\s+(VALUES.*|SELECT.*)", re.S)
 
 
-def make_session(directory):
-    jars = ",".join(sorted(glob.glob(os.path.join(directory, "*.jar"))))
+def make_session(directory=None):
+    """A session of Spark; with a directory also with the jars that are there."""
+    jars = ",".join(sorted(glob.glob(os.path.join(directory, "*.jar")))) if directory else ""
     return (
         SparkSession.builder.master("local[1]")
         .config("spark.jars", jars)
