@@ -200,9 +200,9 @@ impl<'a> Copies<'a> {
     }
 }
 
-/// The end of a flow that librdkafka writes, which was told to stop. It may have given a
-/// transaction up, and has then started again; while it stops there is no time for that: it says
-/// so, and goes on later.
+/// Checks the end of a flow that librdkafka writes and the test has stopped. Such a flow may have
+/// given a transaction up and started again. A flow that is stopping has no time to start again: it
+/// ends with an error, and the next run goes on.
 fn expect_end_of_librdkafka(finished: Finished) -> Finished {
     if finished.status.success() {
         return finished;

@@ -228,11 +228,11 @@ fn files_of_tests_are_recognisable_by_name() {
     report(&complaints);
 }
 
-/// Files that only tests are compiled from: `tests.rs`, all in `tests/`, and `testing.rs`, which
-/// has what several of a crate's tests need.
+/// Files that only tests are compiled from: `tests.rs`, all in `tests/`, and `testing.rs` or all in
+/// `testing/`, which have what several of a crate's tests need.
 fn is_of_tests(path: &Path) -> bool {
     let path = path.strip_prefix(root()).unwrap_or(path);
-    path.components().any(|part| part.as_os_str() == "tests")
+    path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "testing")
         || path.ends_with("tests.rs")
         || path.ends_with("testing.rs")
 }

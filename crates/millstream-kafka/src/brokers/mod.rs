@@ -4,6 +4,7 @@
 pub mod request_error;
 pub mod settings;
 pub mod throttling;
+pub mod tries;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -16,7 +17,7 @@ use millstream_store::env::Env;
 use crate::protocol::ProducerIdentity;
 use crate::protocol::connection::Connection;
 use crate::protocol::error_code::ErrorCode;
-use crate::protocol::frame::{API_VERSIONS, FIND_COORDINATOR, INIT_PRODUCER_ALONE, METADATA};
+use crate::protocol::frame::{API_VERSIONS, Api, FIND_COORDINATOR, INIT_PRODUCER_ALONE, METADATA};
 use crate::protocol::login::Login;
 use crate::protocol::requests;
 use crate::protocol::responses::{self, Address, Node, Spoken, Topic};
@@ -241,6 +242,19 @@ impl Brokers {
             }
         }
         Err(lost.expect("there is a server at least"))
+    }
+
+    /// Why `apis` cannot be used, or `None` if they can: every broker that answers has them. If
+    /// none answers at the moment, that passes.
+    pub fn lacks(&mut self, apis: &[Api]) -> Option<String> {
+        match self.api_support(|spoken| spoken.has(apis)) {
+            Ok(ApiSupport { by_all: true, .. }) => None,
+            Ok(ApiSupport { by_all: false, .. }) => {
+                Some("a broker does not have the requests of Kafka 3.0".to_owned())
+            }
+            Err(problem) if problem.may_pass() => None,
+            Err(problem) => Some(problem.to_string()),
+        }
     }
 
     /// Whether every broker that answers has what is needed, as `has_all` says.

@@ -67,6 +67,26 @@ pub enum NotSpoken {
     Setting(String),
 }
 
+impl NotSpoken {
+    /// The reason in words, if it has to be told: not where the options say so themselves.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Self::Wanted => None,
+            Self::Setting(key) => Some(format!("only librdkafka has 'kafka.{key}' as it is set")),
+        }
+    }
+}
+
+/// Says that librdkafka serves `table`, and why. `does` is what it does.
+pub fn warn_of_librdkafka(table: &str, does: &str, reason: &str) {
+    tracing::warn!(
+        table,
+        reason,
+        "librdkafka {does}, and not Millstream's own client; \
+        'kafka.millstream.client' = 'librdkafka' says that this is meant"
+    );
+}
+
 impl ConnectionSettings {
     /// Those of a client.
     ///

@@ -13,6 +13,8 @@ mod outbox;
 mod produce;
 mod record_batches;
 mod refused;
+#[cfg(test)]
+mod testing;
 mod topic;
 
 use arrow::array::RecordBatch;

@@ -6,11 +6,15 @@
 //! of a producer in a partition, so an older one that is repeated would not be recognized.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
+use millstream_engine::api::contact::ContactWith;
 use millstream_store::crash_points::{self, Step};
+use millstream_store::env::Env;
 
 use super::record_batches::{Limits, PartitionBatches};
 use crate::brokers::request_error::{RequestError, as_librdkafka};
+use crate::brokers::tries::Tries;
 use crate::brokers::{Brokers, Purpose};
 use crate::error::SinkError;
 use crate::protocol::ProducerIdentity;
@@ -25,6 +29,9 @@ use crate::sink::columns::SinkRows;
 const REQUEST_BYTES: usize = 4 << 20;
 /// How long a broker may wait for its replicas.
 const REPLICAS_PATIENCE_MS: i32 = 8_000;
+
+/// How long a topic may be unknown: it may just have been created.
+const TOPIC_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why batches cannot be written.
 pub enum Failure {
@@ -206,18 +213,50 @@ impl Filling<'_> {
     }
 }
 
-const ROWS: &str = "its rows";
+/// The step in which rows are written, for messages.
+pub const ROWS: &str = "its rows";
 
-/// The partitions of all `topics`.
+/// The brokers do not say how many partitions a topic has.
+pub struct NoPartitions {
+    /// The topic.
+    pub topic: String,
+    /// Why.
+    pub problem: RequestError,
+}
+
+/// How many partitions each of `topics` has. Asks again until `gives_up` says that it has taken too
+/// long, which is looked at after each failure; a topic may have just been created.
 pub fn partitions(
     brokers: &mut Brokers,
     topics: &[&str],
-    counts: &mut HashMap<String, usize>,
-) -> Result<(), RequestError> {
+    contact: &ContactWith,
+    env: &Env,
+    gives_up: impl Fn(&RequestError) -> bool,
+) -> Result<HashMap<String, usize>, NoPartitions> {
+    let mut counts = HashMap::new();
+    let mut tries = Tries::new(env);
     for topic in topics {
-        if !counts.contains_key(*topic) {
-            counts.insert((*topic).to_owned(), brokers.partitions(topic)?);
+        loop {
+            match brokers.partitions(topic) {
+                Ok(count) => {
+                    counts.insert((*topic).to_owned(), count);
+                    break;
+                }
+                Err(problem) if !problem.may_pass() || gives_up(&problem) => {
+                    return Err(NoPartitions { topic: (*topic).to_owned(), problem });
+                }
+                Err(problem) => tries.failed(&problem, contact),
+            }
         }
     }
-    Ok(())
+    Ok(counts)
+}
+
+/// How long the partitions of a topic are asked for where `problem` is the answer, and `patience`
+/// is that for everything else.
+pub fn patience_for(problem: &RequestError, patience: Duration) -> Duration {
+    match problem.code() {
+        Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION) => TOPIC_PATIENCE,
+        _ => patience,
+    }
 }

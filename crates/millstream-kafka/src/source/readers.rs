@@ -10,10 +10,12 @@ use super::fetch::{self, FetchSettings, Fetcher};
 use super::orders::Orders;
 use super::read_ahead::{More, ReadAhead};
 use super::reader::{BackgroundReader, Rules, new_queue};
-use crate::brokers::settings::NotSpoken;
+use crate::brokers::Brokers;
+use crate::brokers::settings::warn_of_librdkafka;
 use crate::client::settings::ClientSettings;
 use crate::error::SourceError;
 use crate::offsets::{PartitionId, PerPartition};
+use crate::protocol::frame::FOR_READING;
 
 /// A running reader. Dropping it ends its threads.
 pub enum Reader {
@@ -48,10 +50,10 @@ impl StartOfReading {
     /// librdkafka has to read, and cannot with these settings.
     pub fn reader(self) -> Result<Reader, SourceError> {
         let Self { memory, table, position, buffer, rules, env, .. } = &self;
-        if let Some(settings) = self.fetch_settings() {
+        if let Some((settings, brokers)) = self.protocol() {
             let names = (table.as_str(), self.client.servers());
-            let fetcher =
-                Fetcher::start(settings, names, position, Arc::clone(buffer), *rules, env);
+            let into = (Arc::clone(buffer), *rules);
+            let fetcher = Fetcher::start(settings, brokers, names, position, into, env);
             return Ok(Reader::Protocol(fetcher));
         }
         let queue = new_queue(&self.client, *memory, env, table)?;
@@ -60,24 +62,18 @@ impl StartOfReading {
     }
 
     /// How to read without librdkafka, if that can be. Tells why not, unless the options say so.
-    fn fetch_settings(&self) -> Option<FetchSettings> {
+    fn protocol(&self) -> Option<(FetchSettings, Brokers)> {
         let reason = match FetchSettings::of(&self.client, self.memory) {
-            Err(NotSpoken::Wanted) => return None,
-            Err(NotSpoken::Setting(key)) => {
-                format!("only librdkafka has 'kafka.{key}' as it is set")
+            Err(not_spoken) => not_spoken.reason()?,
+            Ok(settings) => {
+                let mut brokers = fetch::brokers(&settings, &self.table, &self.env);
+                match brokers.lacks(&FOR_READING) {
+                    None => return Some((settings, brokers)),
+                    Some(reason) => reason,
+                }
             }
-            Ok(settings) => match fetch::unsupported(&settings, &self.table, &self.env) {
-                None => return Some(settings),
-                Some(reason) => reason,
-            },
         };
-        let table = &self.table;
-        tracing::warn!(
-            table,
-            reason,
-            "librdkafka reads, and not Millstream's own client, which is \
-            faster; with 'kafka.millstream.client' = 'librdkafka' nothing is said"
-        );
+        warn_of_librdkafka(&self.table, "reads", &reason);
         None
     }
 }
@@ -98,7 +94,7 @@ impl Reader {
         }
     }
 
-    /// The newest end of a partition that a broker has told, if one has.
+    /// The newest end of a partition that a broker has reported, if one has.
     pub fn end_seen(&self, id: &PartitionId) -> Option<i64> {
         match self {
             Self::Protocol(reader) => reader.end_seen(id),

@@ -23,7 +23,7 @@ use super::exactly_once::ProtocolSettings;
 use super::outbox::Outbox;
 use super::refused::{convert_errors, refused};
 use super::topic::{brokers_of, create_missing, partitions_of};
-use crate::brokers::settings::NotSpoken;
+use crate::brokers::settings::warn_of_librdkafka;
 use crate::client::cluster::client_error;
 use crate::client::context::Context;
 use crate::client::create::create;
@@ -32,7 +32,8 @@ use crate::client::native::ProducerClient;
 use crate::client::poller::Poller;
 use crate::client::settings::ClientSettings;
 use crate::error::SinkError;
-use protocol::{ProtocolWriter, Purpose};
+use crate::protocol::frame::FOR_WRITING;
+use protocol::{ProtocolWriter, WriterContext};
 
 /// A publisher that waits for space tries again after this time, even without a report.
 const SPACE_PATIENCE: Duration = Duration::from_millis(10);
@@ -208,14 +209,10 @@ fn connect(
     contact: Arc<ContactWith>,
 ) -> Result<Producer, SinkError> {
     let partitions = partitions_of(settings, env, table, topic.as_deref())?;
-    match ProtocolSettings::of(settings, settings.client()) {
-        Err(NotSpoken::Wanted) => {}
-        Err(NotSpoken::Setting(key)) => {
-            let reason = format!("only librdkafka has 'kafka.{key}' as it is set");
-            told_of_librdkafka(table, &reason);
-        }
+    let reason = match ProtocolSettings::of(settings, settings.client()) {
+        Err(not_spoken) => not_spoken.reason(),
         Ok(protocol) => {
-            let purpose = Purpose {
+            let context = WriterContext {
                 settings: protocol,
                 patience: settings.delivery_timeout(),
                 servers: settings.servers().to_owned(),
@@ -224,11 +221,19 @@ fn connect(
                 contact: Arc::clone(&contact),
                 env: env.clone(),
             };
-            match purpose.unsupported() {
-                None => return Ok(Producer::Protocol(ProtocolWriter::start(purpose)?)),
-                Some(reason) => told_of_librdkafka(table, &reason),
+            let mut brokers = context.brokers();
+            match brokers.lacks(&FOR_WRITING) {
+                None => {
+                    let missing = partitions.missing.first().map(String::as_str);
+                    let writer = ProtocolWriter::start(context, brokers, missing)?;
+                    return Ok(Producer::Protocol(writer));
+                }
+                reason => reason,
             }
         }
+    };
+    if let Some(reason) = reason {
+        warn_of_librdkafka(table, "writes", &reason);
     }
     let config = settings.producer_to(partitions.found.len());
     let native = config.create_native_config().map_err(client_error).map_err(SinkError::Cluster)?;
@@ -242,13 +247,4 @@ fn connect(
     let poller = Poller::start(env, "kafka-writer", client.clone(), contact);
     let outbox = Outbox::new(client);
     Ok(Producer::Librdkafka(LibrdkafkaProducer { outbox, _poller: poller }))
-}
-
-fn told_of_librdkafka(table: &str, reason: &str) {
-    tracing::warn!(
-        table,
-        reason,
-        "librdkafka writes, and not Millstream's own client, which is \
-        faster; with 'kafka.millstream.client' = 'librdkafka' nothing is said"
-    );
 }

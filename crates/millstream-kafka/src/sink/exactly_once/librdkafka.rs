@@ -329,10 +329,10 @@ mod tests {
     use rdkafka::producer::DefaultProducerContext;
 
     use super::super::Names;
-    use super::super::testing::content;
     use super::*;
     use crate::brokers::throttling::Throttling;
     use crate::client::settings::{ClientSettings, Use};
+    use crate::sink::testing::rows::content;
 
     /// Puts the group of the record at one broker, and the transactions at another.
     fn opening(

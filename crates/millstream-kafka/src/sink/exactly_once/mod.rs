@@ -46,12 +46,12 @@ mod protocol_support;
 mod record_topic;
 mod rotation;
 mod sink;
-#[cfg(test)]
-mod testing;
 
 pub use needs::needs;
 pub use opening::NotOpened;
 pub use protocol::ProtocolSettings;
+#[cfg(test)]
+pub use rotation::Content;
 pub use sink::ExactlyOnceSink;
 
 /// How many transactional ids take turns. With a transaction every 4 ms an id is used again after

@@ -4,7 +4,6 @@
 use super::opening::Opening;
 use super::protocol::{self, BrokerSupport, ProtocolSettings};
 use super::record_topic::RecordTopic;
-use crate::brokers::settings::NotSpoken;
 use crate::error::SinkError;
 
 /// Whether the protocol client writes.
@@ -22,11 +21,7 @@ impl Opening {
     pub fn protocol_support(&self) -> Result<ProtocolSupport, SinkError> {
         let settings = match ProtocolSettings::of(&self.settings, self.settings.transactions()) {
             Ok(settings) => settings,
-            Err(NotSpoken::Wanted) => return Ok(ProtocolSupport::Never(None)),
-            Err(NotSpoken::Setting(key)) => {
-                let reason = format!("only librdkafka has 'kafka.{key}' as it is set");
-                return Ok(ProtocolSupport::Never(Some(reason)));
-            }
+            Err(not_spoken) => return Ok(ProtocolSupport::Never(not_spoken.reason())),
         };
         match protocol::broker_support(self, &settings) {
             BrokerSupport::Yes => {}

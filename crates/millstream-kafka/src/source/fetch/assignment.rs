@@ -45,7 +45,7 @@ struct Tracked {
     place: Place,
     /// Until when it is read from a replica that does not lead it, on the monotonic clock.
     follower_until: Option<Duration>,
-    /// The end of the partition as a broker has told it.
+    /// The end of the partition as a broker has reported it.
     end: Option<i64>,
     /// How often in a row it had to be given another place.
     misses: u32,
@@ -335,7 +335,7 @@ impl Assignment {
         }
     }
 
-    /// The end of a partition, as far as a broker has told it.
+    /// The end of a partition, as far as a broker has reported it.
     pub fn end_seen(&self, id: &PartitionId) -> Option<i64> {
         self.state.lock().partitions.get(id)?.end
     }

@@ -51,7 +51,7 @@ pub struct Common {
     pub assignment: Arc<Assignment>,
     /// Where records go.
     pub buffer: Arc<ReadAhead>,
-    /// Where problems are told.
+    /// Where problems are reported.
     pub report: Arc<Report>,
     /// Whether rows have headers.
     pub include_headers: bool,

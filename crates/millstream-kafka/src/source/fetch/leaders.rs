@@ -24,8 +24,6 @@ use crate::source::orders::{Order, Orders};
 /// How long a broker may be silent, beyond what it was allowed to wait, before the others are asked
 /// whether it still leads. One that is frozen keeps its connections.
 const SILENCE: Duration = Duration::from_secs(1);
-/// How long a broker that is asked who leads may be silent, before the next one is asked.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 /// How often that is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// So many refusals in a row end the query.
@@ -42,30 +40,19 @@ pub struct Leaders {
     refusals: u32,
     /// The id of each topic when it was first described.
     ids: HashMap<String, [u8; 16]>,
-    /// The id of each topic as it was described last.
-    described: HashMap<String, [u8; 16]>,
 }
 
 impl Leaders {
-    /// For the partitions of `common`.
-    pub fn new(common: Common, orders: Arc<Orders>, fail_on_data_loss: bool) -> Self {
-        let throttling = Arc::clone(common.report.throttling());
-        let connections = common.settings.connections.clone();
-        let brokers = Brokers::new(connections, throttling, common.env.clone());
-        let brokers = brokers.with_patience(ANSWER_PATIENCE);
-        let (threads, looked) = (BTreeMap::new(), common.env.monotonic());
-        let (ids, described, refusals) = Default::default();
-        Self {
-            common,
-            orders,
-            fail_on_data_loss,
-            brokers,
-            threads,
-            looked,
-            refusals,
-            ids,
-            described,
-        }
+    /// For the partitions of `common`, whose leaders `brokers` know.
+    pub fn new(
+        common: Common,
+        brokers: Brokers,
+        orders: Arc<Orders>,
+        fail_on_data_loss: bool,
+    ) -> Self {
+        let looked = common.env.monotonic();
+        let (threads, ids, refusals) = Default::default();
+        Self { common, orders, fail_on_data_loss, brokers, threads, looked, refusals, ids }
     }
 
     /// Follows orders until one says to stop.
@@ -95,26 +82,26 @@ impl Leaders {
             return;
         }
         let ids: Vec<&PartitionId> = unplaced.iter().map(|(id, ..)| id).collect();
-        let leaders = match self.leaders(&ids) {
-            Ok(leaders) => leaders,
+        let described = match self.describe(&ids) {
+            Ok(described) => described,
             Err(problem) => {
                 self.no_answer(&problem);
                 ids.iter().for_each(|id| self.common.assignment.postpone(id, now));
                 return;
             }
         };
-        let remade = self.remade(&unplaced);
+        let remade = self.remade(&described, &unplaced);
         let mut to_locate: BTreeMap<i32, Vec<(PartitionId, i64, Unplaced)>> = BTreeMap::new();
         for (id, position, why) in unplaced {
             if remade.contains(&*id.topic) {
                 continue;
             }
-            match leaders.get(&id) {
+            match leader(&described, &id) {
                 Some(Ok(node)) if why == Unplaced::Lost && position >= 0 => {
-                    self.common.assignment.place(&id, *node, position);
+                    self.common.assignment.place(&id, node, position);
                 }
-                Some(Ok(node)) => to_locate.entry(*node).or_default().push((id, position, why)),
-                Some(Err(code)) => self.unled(&id, position, *code, now),
+                Some(Ok(node)) => to_locate.entry(node).or_default().push((id, position, why)),
+                Some(Err(code)) => self.unled(&id, position, code, now),
                 None => self.common.assignment.postpone(&id, now),
             }
         }
@@ -126,11 +113,15 @@ impl Leaders {
     /// The topics among `unplaced` that were deleted and made again since they were first
     /// described. Their offsets begin anew, and one that is there again would be that of another
     /// record.
-    fn remade(&mut self, unplaced: &[(PartitionId, i64, Unplaced)]) -> BTreeSet<Arc<str>> {
+    fn remade(
+        &mut self,
+        described: &[Topic],
+        unplaced: &[(PartitionId, i64, Unplaced)],
+    ) -> BTreeSet<Arc<str>> {
         let mut remade = BTreeSet::new();
         for (id, position, _) in unplaced {
-            let now = self.described.get(&*id.topic).copied().filter(|id| *id != [0; 16]);
-            let Some(now) = now else { continue };
+            let topic = described.iter().find(|it| *it.name == *id.topic);
+            let Some(now) = topic.map(|it| it.id).filter(|id| *id != [0; 16]) else { continue };
             let first = *self.ids.entry(id.topic.to_string()).or_insert(now);
             if first != now && remade.insert(Arc::clone(&id.topic)) {
                 self.ids.insert(id.topic.to_string(), now);
@@ -143,26 +134,14 @@ impl Leaders {
         remade
     }
 
-    /// Who leads each partition, or why nobody does.
-    fn leaders(
-        &mut self,
-        ids: &[&PartitionId],
-    ) -> Result<BTreeMap<PartitionId, Result<i32, ErrorCode>>, RequestError> {
+    /// The topics of partitions as they are now.
+    fn describe(&mut self, ids: &[&PartitionId]) -> Result<Vec<Topic>, RequestError> {
         let topics: BTreeSet<&str> = ids.iter().map(|id| &*id.topic).collect();
         let topics: Vec<&str> = topics.into_iter().collect();
         let described = self.brokers.describe(&topics)?;
         self.refusals = 0;
         self.common.assignment.know(self.brokers.nodes());
-        self.described = described.iter().map(|it| (it.name.clone(), it.id)).collect();
-        let of = |id: &PartitionId| {
-            let Topic { code, leaders, .. } = described.iter().find(|it| *it.name == *id.topic)?;
-            if *code != ErrorCode::NONE {
-                return Some(Err(*code));
-            }
-            let leader = leaders.get(usize::try_from(id.partition).ok()?)?;
-            Some(if *leader < 0 { Err(ErrorCode::LEADER_NOT_AVAILABLE) } else { Ok(*leader) })
-        };
-        Ok(ids.iter().filter_map(|id| Some(((*id).clone(), of(id)?))).collect())
+        Ok(described)
     }
 
     fn no_answer(&mut self, problem: &RequestError) {
@@ -180,7 +159,7 @@ impl Leaders {
                 report.refused(id, position, code, kind);
                 assignment.stop(id);
             }
-            // A topic that is gone is told by the thread that watches partitions.
+            // The thread that watches partitions reports a topic that is gone.
             _ => assignment.postpone(id, now),
         }
     }
@@ -283,10 +262,10 @@ impl Leaders {
             return;
         }
         let ids: Vec<&PartitionId> = stuck.iter().map(|(id, _)| id).collect();
-        let Ok(leaders) = self.leaders(&ids) else { return };
+        let Ok(described) = self.describe(&ids) else { return };
         for (id, node) in &stuck {
-            if let Some(Ok(leader)) = leaders.get(id)
-                && leader != node
+            if let Some(Ok(leader)) = leader(&described, id)
+                && leader != *node
             {
                 tracing::debug!(partition = %id, from = node, to = leader, "read from its leader");
                 self.common.assignment.take_away(id, *node, Unplaced::Lost, now);
@@ -309,4 +288,14 @@ impl Leaders {
             });
         }
     }
+}
+
+/// Who leads a partition, or why nobody does; `None` if there is no such partition.
+fn leader(described: &[Topic], id: &PartitionId) -> Option<Result<i32, ErrorCode>> {
+    let Topic { code, leaders, .. } = described.iter().find(|it| *it.name == *id.topic)?;
+    if *code != ErrorCode::NONE {
+        return Some(Err(*code));
+    }
+    let leader = *leaders.get(usize::try_from(id.partition).ok()?)?;
+    Some(if leader < 0 { Err(ErrorCode::LEADER_NOT_AVAILABLE) } else { Ok(leader) })
 }

@@ -23,21 +23,24 @@ mod settings;
 mod trouble;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_store::env::{Env, Thread};
 
 use super::orders::Orders;
 use super::read_ahead::ReadAhead;
 use super::reader::Rules;
-use crate::brokers::request_error::RequestError;
-use crate::brokers::{ApiSupport, Brokers};
+use crate::brokers::Brokers;
+use crate::brokers::throttling::Throttling;
 use crate::offsets::{PartitionId, PerPartition};
-use crate::protocol::frame::FOR_READING;
 use assignment::Assignment;
 use broker::Common;
 use leaders::Leaders;
 pub use settings::FetchSettings;
 use trouble::{EndOfThread, Report};
+
+/// How long a broker that is asked who leads may be silent, before the next one is asked.
+const LEADERS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The running reader. Dropping it ends its threads.
 pub struct Fetcher {
@@ -46,31 +49,23 @@ pub struct Fetcher {
     thread: Option<Thread>,
 }
 
-/// Why the protocol reader cannot read, or `None` if it can. Blocks.
-pub fn unsupported(settings: &FetchSettings, table: &str, env: &Env) -> Option<String> {
-    let throttling = Arc::new(crate::brokers::throttling::Throttling::of_reader(table));
-    let mut brokers = Brokers::new(settings.connections.clone(), throttling, env.clone());
-    match brokers.api_support(|spoken| spoken.has(&FOR_READING)) {
-        Ok(ApiSupport { by_all: true, .. }) => None,
-        Ok(ApiSupport { by_all: false, .. }) => {
-            Some("a broker does not have the requests of Kafka 3.0".to_owned())
-        }
-        // One that is away for a moment is waited for.
-        Err(problem) if problem.may_pass() => None,
-        Err(problem @ RequestError::Lost(_)) => Some(problem.to_string()),
-        Err(problem) => Some(problem.to_string()),
-    }
+/// The brokers as the reader of `table` asks them who leads. Not connected yet.
+pub fn brokers(settings: &FetchSettings, table: &str, env: &Env) -> Brokers {
+    let throttling = Arc::new(Throttling::of_reader(table));
+    let brokers = Brokers::new(settings.connections.clone(), throttling, env.clone());
+    // Another one can be asked, so that one that stands still is not waited for.
+    brokers.with_patience(LEADERS_PATIENCE)
 }
 
 impl Fetcher {
-    /// Begins to read the partitions of `buffer` where they stand, for `table`, whose brokers are
-    /// at `servers`.
+    /// Begins to read partitions where they stand, into `buffer`, for `table`, whose brokers are at
+    /// `servers`; `brokers` are asked who leads.
     pub fn start(
         settings: FetchSettings,
+        brokers: Brokers,
         (table, servers): (&str, &str),
         positions: &PerPartition,
-        buffer: Arc<ReadAhead>,
-        rules: Rules,
+        (buffer, rules): (Arc<ReadAhead>, Rules),
         env: &Env,
     ) -> Self {
         let (assignment, orders) = (Arc::new(Assignment::default()), Arc::new(Orders::default()));
@@ -88,7 +83,7 @@ impl Fetcher {
             env: env.clone(),
         };
         let end = EndOfThread(Arc::clone(&common.report));
-        let leaders = Leaders::new(common, Arc::clone(&orders), rules.fail_on_data_loss);
+        let leaders = Leaders::new(common, brokers, Arc::clone(&orders), rules.fail_on_data_loss);
         orders.wake();
         let thread = env.thread("kafka-leaders", move || {
             let _end = end;

@@ -1,5 +1,5 @@
-//! What goes wrong while partitions are read: what ends the query, and what is told and tried
-//! again.
+//! What goes wrong while partitions are read: what ends the query, and what is only reported and
+//! tried again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Verdict {
     }
 }
 
-/// Where the threads of a reader tell their problems.
+/// Where the threads of a reader report their problems.
 pub struct Report {
     table: String,
     servers: String,
@@ -88,7 +88,7 @@ impl Report {
         }
     }
 
-    /// Where pauses by quotas are told.
+    /// Where pauses by quotas are reported.
     pub fn throttling(&self) -> &Arc<Throttling> {
         &self.throttling
     }

@@ -25,7 +25,6 @@
 mod fencing;
 mod settings;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +35,7 @@ use millstream_store::env::Env;
 use super::progress::{self, Origin};
 use super::rotation::{Content, Transactor};
 use crate::brokers::request_error::{RequestError, as_librdkafka};
+use crate::brokers::tries::Tries;
 use crate::brokers::{Brokers, Purpose};
 use crate::error::SinkError;
 use crate::protocol::ProducerIdentity;
@@ -44,7 +44,7 @@ use crate::protocol::error_code::ErrorCode;
 use crate::protocol::frame::END_TXN;
 use crate::protocol::requests;
 use crate::protocol::responses;
-use crate::sink::produce::{self, Failure, Filling, Round};
+use crate::sink::produce::{self, Failure, Filling, NoPartitions, ROWS, Round};
 use crate::sink::record_batches::{self, Limits, Packing, PartitionBatches};
 pub use fencing::{BrokerSupport, broker_support};
 pub use settings::ProtocolSettings;
@@ -53,11 +53,6 @@ pub use settings::ProtocolSettings;
 const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the commit of a transaction may be without an answer, beyond the transaction's life.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a topic may be unknown: it may just have been created.
-const TOPIC_PATIENCE: Duration = Duration::from_secs(10);
-/// The pause before a third attempt; the second follows the first at once.
-const PAUSE: Duration = Duration::from_millis(2);
-const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 const COMMIT: &str = "its commit";
 
@@ -85,22 +80,16 @@ impl ProtocolClient {
     /// Divides the rows among partitions, whose number the brokers are asked for first.
     fn pack(&mut self, content: &Content) -> Result<Vec<PartitionBatches>, SinkError> {
         let topics = record_batches::topics(&content.rows, self.topic.as_deref())?;
-        let mut counts = HashMap::new();
-        let (mut tries, asked_ms) = (Tries::default(), self.env.now_ms());
-        while let Err(problem) = produce::partitions(&mut self.brokers, &topics, &mut counts) {
-            let unknown = problem.code() == Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-            let patience = if unknown { TOPIC_PATIENCE } else { self.timeout };
-            if !problem.may_pass() || self.open_for() > patience {
-                let missing = topics.iter().find(|topic| !counts.contains_key(**topic));
-                let topic = (*missing.unwrap_or(&"")).to_owned();
-                let Some(code) = problem.code() else {
-                    return Err(self.explain("its rows", &problem));
-                };
-                return Err(SinkError::Topic { topic, code: as_librdkafka(code) });
-            }
-            self.note(&problem, asked_ms);
-            tries.pause();
-        }
+        let (env, begun, timeout) = (&self.env, self.begun, self.timeout);
+        let gives_up = |problem: &RequestError| {
+            let open_for = env.monotonic().saturating_sub(begun);
+            open_for > produce::patience_for(problem, timeout)
+        };
+        let found = produce::partitions(&mut self.brokers, &topics, &self.contact, env, gives_up);
+        let counts = found.map_err(|NoPartitions { topic, problem }| match problem.code() {
+            Some(code) => SinkError::Topic { topic, code: as_librdkafka(code) },
+            None => self.explain(ROWS, &problem),
+        })?;
         let packing = Packing::new(&content.rows, self.limits, self.env.random_u64(), &counts);
         packing.pack(self.topic.as_deref())
     }
@@ -122,7 +111,7 @@ impl ProtocolClient {
 
     /// Sends what is missing until the brokers have it all.
     fn write_all(&mut self, filling: &mut Filling<'_>) -> Result<(), SinkError> {
-        let (mut tries, asked_ms) = (Tries::default(), self.env.now_ms());
+        let mut tries = Tries::new(&self.env);
         loop {
             let round = self.round(filling).map_err(|failure| self.failed(failure))?;
             if filling.is_done() {
@@ -130,7 +119,7 @@ impl ProtocolClient {
                 let us = self.open_for().as_micros();
                 tracing::debug!(
                     id = self.id,
-                    tries = tries.count + 1,
+                    tries = tries.failed + 1,
                     us,
                     "wrote to a transaction"
                 );
@@ -138,11 +127,10 @@ impl ProtocolClient {
             }
             let Some(problem) = &round.problem else { continue };
             tracing::debug!(id = self.id, %problem, "a part of a transaction is sent again");
-            self.note(problem, asked_ms);
             if self.open_for() > self.timeout {
-                return Err(self.explain("its rows", problem));
+                return Err(self.explain(ROWS, problem));
             }
-            tries.pause();
+            tries.failed(problem, &self.contact);
             filling.learn(&mut self.brokers, &round);
         }
     }
@@ -158,7 +146,7 @@ impl ProtocolClient {
     /// Ends the transaction; repeated until the brokers answer, for as long as `patience` after
     /// its beginning.
     fn end(&mut self, commit: bool, patience: Duration) -> Result<(), RequestError> {
-        let (mut tries, asked_ms) = (Tries::default(), self.env.now_ms());
+        let mut tries = Tries::new(&self.env);
         loop {
             let problem = match self.try_end(commit) {
                 Ok(writer) => {
@@ -172,11 +160,10 @@ impl ProtocolClient {
                 return Err(problem);
             }
             tracing::debug!(id = self.id, %problem, "the end of a transaction is sent again");
-            self.note(&problem, asked_ms);
+            tries.failed(&problem, &self.contact);
             if problem.code().is_none_or(ErrorCode::is_misplaced) {
                 self.brokers.forget();
             }
-            tries.pause();
         }
     }
 
@@ -186,14 +173,6 @@ impl ProtocolClient {
         let body = |body: &mut _| requests::end_txn(body, id, writer, commit);
         let ask = |connection: &mut Connection| connection.ask(END_TXN, body, responses::end_txn);
         self.brokers.using(&channel, ask)?.map_err(RequestError::Refused)
-    }
-
-    /// Notes whether the brokers answered; a refusal is an answer too.
-    fn note(&self, problem: &RequestError, asked_ms: i64) {
-        match problem.code() {
-            Some(_) => self.contact.answered(),
-            None => self.contact.unanswered(asked_ms),
-        }
     }
 
     fn failed(&self, failure: Failure) -> SinkError {
@@ -251,23 +230,6 @@ impl Transactor for ProtocolClient {
         if let Err(problem) = self.end(false, patience) {
             let id = &self.id;
             tracing::debug!(id, %problem, "a transaction was left to the brokers to abort");
-        }
-    }
-}
-
-/// How often something was tried.
-#[derive(Default)]
-struct Tries {
-    count: u32,
-}
-
-impl Tries {
-    /// Notes a failure. The first one is not waited for.
-    fn pause(&mut self) {
-        self.count += 1;
-        if self.count > 1 {
-            let pause = PAUSE.saturating_mul(1 << (self.count - 2).min(10));
-            std::thread::sleep(pause.min(PAUSE_MAX));
         }
     }
 }

@@ -18,37 +18,31 @@ use parking_lot::{Condvar, Mutex};
 use rdkafka::types::RDKafkaErrorCode;
 use tokio::sync::Notify;
 
+use crate::brokers::Brokers;
 use crate::brokers::request_error::{RequestError, as_librdkafka};
 use crate::brokers::throttling::Throttling;
-use crate::brokers::{ApiSupport, Brokers};
+use crate::brokers::tries::Tries;
 use crate::client::context::is_refusal;
 use crate::client::delivery_reports::{Pending, explain};
 use crate::error::{SinkError, SourceError};
 use crate::protocol::ProducerIdentity;
 use crate::protocol::error_code::ErrorCode;
-use crate::protocol::frame::FOR_WRITING;
 use crate::sink::columns::SinkRows;
 use crate::sink::exactly_once::ProtocolSettings;
-use crate::sink::produce::{self, Failure, Filling, Round};
+use crate::sink::produce::{self, Failure, Filling, NoPartitions, ROWS, Round};
 use crate::sink::record_batches::{self, Limits, Packing, PartitionBatches};
 
 /// Bytes of rows that may wait for the thread, about, unless a piece alone has more.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 /// Bytes that are sent together, in the same sense.
 const TOGETHER_BYTES_MAX: usize = 16 << 20;
-/// How long a topic may be unknown: it may just have been created.
-const TOPIC_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the brokers may take to create a topic.
 const CREATE_PATIENCE: Duration = Duration::from_secs(5);
-/// The pause before a third attempt; the second follows the first at once.
-const PAUSE: Duration = Duration::from_millis(2);
-const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How often a new writer is asked for, for the same rows.
 const WRITERS_MAX: u32 = 3;
 /// A writer that has sent so many records to a partition is followed by a new one, long before its
 /// numbers would begin anew.
 const SEQUENCE_MAX: i32 = 1 << 30;
-const ROWS: &str = "its rows";
 
 /// The running writer. Dropping it ends the thread, after the request under way.
 pub struct ProtocolWriter {
@@ -77,6 +71,12 @@ struct Shared {
     changed: Condvar,
     /// Rows were taken.
     space: Notify,
+}
+
+impl Shared {
+    fn has_ended(&self) -> bool {
+        self.queue.lock().has_ended
+    }
 }
 
 #[derive(Default)]
@@ -113,8 +113,8 @@ impl Drop for Unwritten {
     }
 }
 
-/// What the writer works for.
-pub struct Purpose {
+/// What the writer needs to know.
+pub struct WriterContext {
     /// Its settings.
     pub settings: ProtocolSettings,
     /// How long rows may be without an answer.
@@ -131,39 +131,30 @@ pub struct Purpose {
     pub env: Env,
 }
 
-impl Purpose {
-    fn brokers(&self) -> Brokers {
+impl WriterContext {
+    /// The brokers, not connected yet.
+    pub fn brokers(&self) -> Brokers {
         let throttling = Arc::new(Throttling::new(&self.table));
         Brokers::new(self.settings.connections.clone(), throttling, self.env.clone())
-    }
-
-    /// Why the writer cannot write, or `None` if it can. Blocks.
-    pub fn unsupported(&self) -> Option<String> {
-        match self.brokers().api_support(|spoken| spoken.has(&FOR_WRITING)) {
-            Ok(ApiSupport { by_all: true, .. }) => None,
-            Ok(ApiSupport { by_all: false, .. }) => {
-                Some("a broker does not have the requests of Kafka 3.0".to_owned())
-            }
-            // One that is away for a moment is waited for.
-            Err(problem) if problem.may_pass() => None,
-            Err(problem) => Some(problem.to_string()),
-        }
     }
 }
 
 impl ProtocolWriter {
-    /// Makes sure that the topic of all rows is there, and starts. Blocks.
+    /// Starts. A topic that is `missing` is made first. Blocks.
     ///
     /// # Errors
-    /// The topic is missing, and the brokers do not create it.
-    pub fn start(purpose: Purpose) -> Result<Self, SinkError> {
-        let mut brokers = purpose.brokers();
-        if let Some(topic) = &purpose.topic {
-            make_topic(&mut brokers, topic, &purpose)?;
+    /// The brokers do not make the topic.
+    pub fn start(
+        context: WriterContext,
+        mut brokers: Brokers,
+        missing: Option<&str>,
+    ) -> Result<Self, SinkError> {
+        if let Some(topic) = missing {
+            make_topic(&mut brokers, topic, &context)?;
         }
-        let (shared, env) = (Arc::new(Shared::default()), purpose.env.clone());
+        let (shared, env) = (Arc::new(Shared::default()), context.env.clone());
         let writing = Writing {
-            purpose,
+            context,
             brokers,
             shared: Arc::clone(&shared),
             writer: None,
@@ -205,10 +196,13 @@ impl ProtocolWriter {
     }
 }
 
-/// Makes sure that a topic is there: the brokers create it when its partitions are asked for, if
-/// they are set up so.
-fn make_topic(brokers: &mut Brokers, topic: &str, purpose: &Purpose) -> Result<(), SinkError> {
-    let begun = purpose.env.monotonic();
+/// Makes a topic: the brokers do when its partitions are asked for, if they are set up so.
+fn make_topic(
+    brokers: &mut Brokers,
+    topic: &str,
+    context: &WriterContext,
+) -> Result<(), SinkError> {
+    let begun = context.env.monotonic();
     loop {
         let problem = match brokers.partitions(topic) {
             Ok(_) => return Ok(()),
@@ -218,9 +212,9 @@ fn make_topic(brokers: &mut Brokers, topic: &str, purpose: &Purpose) -> Result<(
         if let Some(code) = code.filter(|code| is_refusal(*code)) {
             return Err(SinkError::Topic { topic: topic.to_owned(), code });
         }
-        let waited = purpose.env.monotonic().saturating_sub(begun);
+        let waited = context.env.monotonic().saturating_sub(begun);
         if waited > CREATE_PATIENCE {
-            let (topic, servers) = (topic.to_owned(), purpose.servers.clone());
+            let (topic, servers) = (topic.to_owned(), context.servers.clone());
             if problem.code().is_none() {
                 let reasons = vec![problem.to_string()];
                 let unreachable = SourceError::Unreachable { servers, waited, reasons };
@@ -248,13 +242,13 @@ impl Drop for Writing {
 
 /// The thread's own.
 struct Writing {
-    purpose: Purpose,
+    context: WriterContext,
     brokers: Brokers,
     shared: Arc<Shared>,
     /// Who writes, once it is known.
     writer: Option<ProducerIdentity>,
-    /// How many records of the writer each partition has.
-    sequences: HashMap<(String, i32), i32>,
+    /// How many records each partition of a topic has of the writer, those under way among them.
+    sequences: HashMap<String, HashMap<i32, i32>>,
 }
 
 impl Writing {
@@ -274,10 +268,6 @@ impl Writing {
             }
             self.shared.queue.lock().taken = 0;
         }
-    }
-
-    fn has_ended(&self) -> bool {
-        self.shared.queue.lock().has_ended
     }
 
     /// Waits for rows. `None` at the end.
@@ -305,34 +295,24 @@ impl Writing {
     }
 
     fn write(&mut self, rows: &[SinkRows]) -> Result<(), SinkError> {
-        let begun = self.purpose.env.monotonic();
+        let begun = self.context.env.monotonic();
         let mut parts = self.pack(rows, begun)?;
         let mut writers = 0;
         loop {
             let writer = self.writer(rows, begun)?;
-            for part in &mut parts {
-                let place = (part.topic.clone(), part.partition);
-                part.sequence = self.sequences.get(&place).copied().unwrap_or(0);
-            }
-            let ends: Vec<_> = parts
-                .iter()
-                .map(|part| ((part.topic.clone(), part.partition), part.sequence + part.records()))
-                .collect();
+            parts.iter_mut().for_each(|part| self.number(part));
             let limits = self.limits();
-            let timestamp_ms = self.purpose.env.now_ms();
+            let timestamp_ms = self.context.env.now_ms();
             let transaction = None;
             let mut filling = Filling { transaction, writer, rows, timestamp_ms, limits, parts };
             match self.fill(&mut filling, begun) {
-                Ok(()) => {
-                    self.sequences.extend(ends);
-                    return Ok(());
-                }
+                Ok(()) => return Ok(()),
                 // What is left goes out again, under a new writer's numbers.
                 Err(Failure::Step(_, problem))
                     if problem.code().is_some_and(ErrorCode::is_about_writer)
                         && writers < WRITERS_MAX =>
                 {
-                    tracing::debug!(table = self.purpose.table, %problem, "a new writer is needed");
+                    tracing::debug!(table = self.context.table, %problem, "a new writer is needed");
                     writers += 1;
                     self.forget_writer();
                     parts = filling.parts;
@@ -348,9 +328,20 @@ impl Writing {
         }
     }
 
+    /// Gives the batches of a partition their numbers.
+    fn number(&mut self, part: &mut PartitionBatches) {
+        if !self.sequences.contains_key(&part.topic) {
+            self.sequences.insert(part.topic.clone(), HashMap::new());
+        }
+        let of_topic = self.sequences.get_mut(&part.topic).expect("it is there now");
+        let next = of_topic.entry(part.partition).or_default();
+        part.sequence = *next;
+        *next += part.records();
+    }
+
     fn limits(&self) -> Limits {
         let ProtocolSettings { record_bytes_max, batch_bytes_max, compression, .. } =
-            self.purpose.settings;
+            self.context.settings;
         Limits { record_bytes: record_bytes_max, batch_bytes: batch_bytes_max, compression }
     }
 
@@ -368,28 +359,21 @@ impl Writing {
         rows: &[SinkRows],
         begun: Duration,
     ) -> Result<Vec<PartitionBatches>, SinkError> {
-        let topics = record_batches::topics(rows, self.purpose.topic.as_deref())?;
-        let mut counts = HashMap::new();
-        let mut tries = Tries::new(&self.purpose.env);
-        while let Err(problem) = produce::partitions(&mut self.brokers, &topics, &mut counts) {
-            let unknown = problem.code() == Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-            let patience = if unknown { TOPIC_PATIENCE } else { self.purpose.patience };
-            if self.has_ended() {
-                return Err(SinkError::AfterFailure);
-            }
-            if !problem.may_pass() || self.waited(begun) > patience {
-                let missing = topics.iter().find(|topic| !counts.contains_key(**topic));
-                let topic = (*missing.unwrap_or(&"")).to_owned();
-                return Err(match problem.code() {
-                    Some(code) => SinkError::Topic { topic, code: as_librdkafka(code) },
-                    None => self.explain(rows, &problem),
-                });
-            }
-            tries.failed(&problem, &self.purpose.contact);
-        }
-        let chance = self.purpose.env.random_u64();
+        let topics = record_batches::topics(rows, self.context.topic.as_deref())?;
+        let WriterContext { env, contact, patience, .. } = &self.context;
+        let shared = &self.shared;
+        let gives_up = |problem: &RequestError| {
+            let waited = env.monotonic().saturating_sub(begun);
+            shared.has_ended() || waited > produce::patience_for(problem, *patience)
+        };
+        let found = produce::partitions(&mut self.brokers, &topics, contact, env, gives_up);
+        let counts = found.map_err(|NoPartitions { topic, problem }| match problem.code() {
+            Some(code) => SinkError::Topic { topic, code: as_librdkafka(code) },
+            None => self.explain(rows, &problem),
+        })?;
+        let chance = self.context.env.random_u64();
         let packing = Packing::new(rows, self.limits(), chance, &counts);
-        packing.pack(self.purpose.topic.as_deref())
+        packing.pack(self.context.topic.as_deref())
     }
 
     /// The writer, asked for if there is none, or if its numbers have become large.
@@ -398,20 +382,20 @@ impl Writing {
         rows: &[SinkRows],
         begun: Duration,
     ) -> Result<ProducerIdentity, SinkError> {
-        if self.sequences.values().any(|sequence| *sequence >= SEQUENCE_MAX) {
+        if self.sequences.values().flat_map(HashMap::values).any(|next| *next >= SEQUENCE_MAX) {
             self.forget_writer();
         }
-        let mut tries = Tries::new(&self.purpose.env);
+        let mut tries = Tries::new(&self.context.env);
         while self.writer.is_none() {
-            if self.has_ended() {
+            if self.shared.has_ended() {
                 return Err(SinkError::AfterFailure);
             }
             match self.brokers.new_producer() {
                 Ok(writer) => self.writer = Some(writer),
                 Err(problem)
-                    if problem.may_pass() && self.waited(begun) < self.purpose.patience =>
+                    if problem.may_pass() && self.waited(begun) < self.context.patience =>
                 {
-                    tries.failed(&problem, &self.purpose.contact);
+                    tries.failed(&problem, &self.context.contact);
                 }
                 Err(problem) => return Err(self.explain(rows, &problem)),
             }
@@ -421,13 +405,13 @@ impl Writing {
 
     /// Sends what is missing until the brokers have it all.
     fn fill(&mut self, filling: &mut Filling<'_>, begun: Duration) -> Result<(), Failure> {
-        let mut tries = Tries::new(&self.purpose.env);
+        let mut tries = Tries::new(&self.context.env);
         loop {
             let (mut round, left) = (Round::default(), filling.left());
             let sent = filling.send_parts(&mut self.brokers, &mut round)?;
             filling.await_parts(&mut self.brokers, sent, &mut round)?;
             if filling.is_done() {
-                self.purpose.contact.answered();
+                self.context.contact.answered();
                 return Ok(());
             }
             if round.problem.is_none() && filling.left() == left {
@@ -436,9 +420,9 @@ impl Writing {
                 return Err(Failure::Step(ROWS, RequestError::Lost(lost)));
             }
             let Some(problem) = &round.problem else { continue };
-            tries.failed(problem, &self.purpose.contact);
+            tries.failed(problem, &self.context.contact);
             filling.learn(&mut self.brokers, &round);
-            if (self.waited(begun) > self.purpose.patience || self.has_ended())
+            if (self.waited(begun) > self.context.patience || self.shared.has_ended())
                 && let Some(problem) = round.problem
             {
                 return Err(Failure::Step(ROWS, problem));
@@ -447,46 +431,24 @@ impl Writing {
     }
 
     fn waited(&self, begun: Duration) -> Duration {
-        self.purpose.env.monotonic().saturating_sub(begun)
+        self.context.env.monotonic().saturating_sub(begun)
     }
 
     /// Why rows were not written, in the words of the first of them.
     fn explain(&self, rows: &[SinkRows], problem: &RequestError) -> SinkError {
         let code = problem.as_librdkafka();
         if problem.code().is_none() && !problem.may_pass() {
-            let (servers, reason) = (self.purpose.servers.clone(), problem.to_string());
+            let (servers, reason) = (self.context.servers.clone(), problem.to_string());
             return SinkError::Cluster(SourceError::Refused { servers, reason });
         }
         let code = if problem.may_pass() { RDKafkaErrorCode::MessageTimedOut } else { code };
         let row = rows.iter().find(|rows| rows.rows > 0);
-        let topic = self.purpose.topic.as_deref();
+        let topic = self.context.topic.as_deref();
         let topic = topic.or_else(|| row.and_then(|rows| rows.topic(0))).unwrap_or_default();
         let (key, value) = row.map_or((None, None), |rows| (rows.key(0), rows.value(0)));
         explain(topic, key, value, code, self.limits().record_bytes as u64)
     }
 }
 
-/// How often something was tried.
-struct Tries {
-    count: u32,
-    asked_ms: i64,
-}
-
-impl Tries {
-    fn new(env: &Env) -> Self {
-        Self { count: 0, asked_ms: env.now_ms() }
-    }
-
-    /// Notes a failure; a refusal is an answer too. The first one is not waited for.
-    fn failed(&mut self, problem: &RequestError, contact: &ContactWith) {
-        match problem.code() {
-            Some(_) => contact.answered(),
-            None => contact.unanswered(self.asked_ms),
-        }
-        self.count += 1;
-        if self.count > 1 {
-            let pause = PAUSE.saturating_mul(1 << (self.count - 2).min(10));
-            std::thread::sleep(pause.min(PAUSE_MAX));
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,293 @@
+//! A broker made for testing, which answers as a test says and keeps what it was asked.
+
+use std::collections::VecDeque;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_store::env::Env;
+use parking_lot::Mutex;
+
+use crate::protocol::frame::{END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ALONE, METADATA, PRODUCE};
+use crate::protocol::responses::Address;
+use crate::protocol::write::Writer;
+
+/// Where the sequence of its first record stands in a record batch.
+const SEQUENCE_AT: usize = 53;
+
+/// One batch that was written: its topic, its partition, its sequence and its bytes.
+pub type Batch = (String, i32, i32, Vec<u8>);
+
+#[derive(Default)]
+pub struct Asked {
+    /// What was written.
+    pub batches: Vec<Batch>,
+    /// For each end of a transaction, whether it is a commit.
+    pub ends: Vec<bool>,
+    /// Codes for the next batches of these topics, in order, in place of success.
+    pub codes: VecDeque<(String, i16)>,
+    /// How many of the next requests with rows are lost with their connections.
+    pub lost: u32,
+    /// How many connections were made.
+    pub connections: u32,
+    /// How many writers without a transaction were asked for.
+    pub writers: i64,
+    /// For how long nothing is read after the next answer to rows.
+    pub quota_pause: Duration,
+}
+
+/// A cluster of one broker, whose topics have two partitions.
+pub struct Broker {
+    /// Where it is.
+    pub address: Address,
+    /// What it was asked, and what it is to answer.
+    pub asked: Arc<Mutex<Asked>>,
+}
+
+impl Broker {
+    /// One that nobody has asked anything.
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let address = Address { host: "127.0.0.1".to_owned(), port };
+        let asked = Arc::<Mutex<Asked>>::default();
+        let broker = Self { address: address.clone(), asked: Arc::clone(&asked) };
+        let env = Env::real();
+        let threads = env.clone();
+        // It ends with the test's process.
+        std::mem::forget(env.thread("broker", move || {
+            for connection in listener.incoming().map_while(Result::ok) {
+                asked.lock().connections += 1;
+                let (asked, address) = (Arc::clone(&asked), address.clone());
+                let serve = move || serve(connection, &address, &asked);
+                std::mem::forget(threads.thread("broker connection", serve));
+            }
+        }));
+        broker
+    }
+}
+
+/// What is left of a request.
+struct Request<'a>(&'a [u8]);
+
+impl<'a> Request<'a> {
+    fn take(&mut self, count: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(count);
+        self.0 = rest;
+        taken
+    }
+
+    fn i16(&mut self) -> i16 {
+        i16::from_be_bytes(self.take(2).try_into().unwrap())
+    }
+
+    fn i32(&mut self) -> i32 {
+        i32::from_be_bytes(self.take(4).try_into().unwrap())
+    }
+
+    /// A number of elements or bytes, which is stored plus one, as seven bits a byte.
+    fn count(&mut self) -> usize {
+        let (mut count, mut shift) = (0, 0);
+        loop {
+            let byte = self.take(1)[0];
+            count |= usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                return count - 1;
+            }
+        }
+    }
+
+    fn text(&mut self) -> String {
+        let count = self.count();
+        String::from_utf8(self.take(count).to_vec()).unwrap()
+    }
+
+    fn text_or_null(&mut self) -> Option<String> {
+        if self.0[0] == 0 {
+            self.take(1);
+            return None;
+        }
+        Some(self.text())
+    }
+
+    fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..self.count()).map(|_| each(self)).collect()
+    }
+
+    /// The end of a structure without tagged fields.
+    fn end(&mut self) {
+        assert_eq!(self.take(1), [0]);
+    }
+}
+
+/// Answers the requests of one connection.
+fn serve(mut connection: TcpStream, address: &Address, asked: &Mutex<Asked>) {
+    let mut length = [0; 4];
+    while connection.read_exact(&mut length).is_ok() {
+        let mut request = vec![0; i32::from_be_bytes(length) as usize];
+        connection.read_exact(&mut request).unwrap();
+        let mut request = Request(&request);
+        let (key, _, number) = (request.i16(), request.i16(), request.i32());
+        let client = request.i16();
+        request.take(client as usize);
+        request.end();
+        let (mut answer, mut pause) = (Writer::default(), Duration::ZERO);
+        // In place of the length.
+        answer.i32(0);
+        answer.i32(number);
+        answer.end();
+        match key {
+            key if key == METADATA.key => metadata(&mut request, &mut answer, address),
+            key if key == FIND_COORDINATOR.key => coordinator(&mut answer, address),
+            key if key == PRODUCE.key && is_lost(asked) => return,
+            key if key == PRODUCE.key => {
+                pause = std::mem::take(&mut asked.lock().quota_pause);
+                produce(&mut request, &mut answer, asked, pause);
+            }
+            key if key == INIT_PRODUCER_ALONE.key => {
+                assert_eq!(request.text_or_null(), None);
+                new_writer(&mut answer, asked);
+            }
+            key => {
+                assert_eq!(key, END_TXN.key);
+                end_txn(&mut request, &mut answer, asked);
+            }
+        }
+        answer.replace_i32(0, (answer.len() - 4) as i32);
+        connection.write_all(answer.as_slice()).unwrap();
+        std::thread::sleep(pause);
+    }
+}
+
+fn is_lost(asked: &Mutex<Asked>) -> bool {
+    let mut asked = asked.lock();
+    let is_lost = asked.lost > 0;
+    asked.lost = asked.lost.saturating_sub(1);
+    is_lost
+}
+
+fn node(answer: &mut Writer, address: &Address) {
+    answer.i32(1);
+    answer.text(&address.host);
+    answer.i32(i32::from(address.port));
+}
+
+fn metadata(request: &mut Request<'_>, answer: &mut Writer, address: &Address) {
+    let topics = request.list(|topic| {
+        topic.take(16);
+        let name = topic.text();
+        topic.end();
+        name
+    });
+    answer.i32(0);
+    answer.count(1);
+    node(answer, address);
+    // No rack, and no id of the cluster.
+    answer.unsigned(0);
+    answer.end();
+    answer.unsigned(0);
+    answer.i32(1);
+    answer.count(topics.len());
+    for topic in topics {
+        answer.i16(0);
+        answer.text(&topic);
+        answer.raw(&[0; 17]);
+        answer.count(2);
+        for partition in 0..2 {
+            answer.i16(0);
+            answer.i32(partition);
+            answer.i32(1);
+            answer.i32(0);
+            (0..3).for_each(|_| answer.count(0));
+            answer.end();
+        }
+        answer.i32(0);
+        answer.end();
+    }
+    answer.end();
+}
+
+fn coordinator(answer: &mut Writer, address: &Address) {
+    answer.i32(0);
+    answer.count(1);
+    answer.text("id");
+    node(answer, address);
+    answer.i16(0);
+    answer.unsigned(0);
+    answer.end();
+    answer.end();
+}
+
+fn produce(
+    request: &mut Request<'_>,
+    answer: &mut Writer,
+    asked: &Mutex<Asked>,
+    quota_pause: Duration,
+) {
+    request.text_or_null();
+    // Whose acknowledgement is waited for, and how long.
+    request.take(6);
+    let topics = request.list(|topic| {
+        let name = topic.text();
+        let partitions = topic.list(|partition| {
+            let (index, bytes) = (partition.i32(), partition.count());
+            let batch = partition.take(bytes).to_vec();
+            partition.end();
+            (index, batch)
+        });
+        topic.end();
+        (name, partitions)
+    });
+    let mut asked = asked.lock();
+    answer.count(topics.len());
+    for (topic, partitions) in topics {
+        answer.text(&topic);
+        answer.count(partitions.len());
+        for (index, batch) in partitions {
+            let code = asked.codes.pop_front_if(|(of, _)| *of == topic).map_or(0, |(_, code)| code);
+            if code == 0 {
+                let sequence = batch[SEQUENCE_AT..SEQUENCE_AT + 4].try_into().unwrap();
+                let sequence = i32::from_be_bytes(sequence);
+                asked.batches.push((topic.clone(), index, sequence, batch));
+            }
+            answer.i32(index);
+            answer.i16(code);
+            answer.raw(&[0; 24]);
+            answer.count(0);
+            answer.unsigned(0);
+            answer.end();
+        }
+        answer.end();
+    }
+    answer.i32(quota_pause.as_millis() as i32);
+    answer.end();
+}
+
+/// A writer whose id is how many there were before, from 1 on.
+fn new_writer(answer: &mut Writer, asked: &Mutex<Asked>) {
+    asked.lock().writers += 1;
+    answer.i32(0);
+    answer.i16(0);
+    answer.i64(asked.lock().writers);
+    answer.i16(0);
+    answer.end();
+}
+
+fn end_txn(request: &mut Request<'_>, answer: &mut Writer, asked: &Mutex<Asked>) {
+    request.text();
+    let id = i64::from_be_bytes(request.take(8).try_into().unwrap());
+    let epoch = request.i16();
+    asked.lock().ends.push(request.take(1) == [1]);
+    answer.i32(0);
+    answer.i16(0);
+    answer.i64(id);
+    answer.i16(epoch + 1);
+    answer.end();
+}
+
+/// True if a batch has a value.
+pub fn has(batch: &Batch, value: &str) -> bool {
+    batch.3.windows(value.len()).any(|bytes| bytes == value.as_bytes())
+}
