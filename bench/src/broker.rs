@@ -1,12 +1,15 @@
-//! The broker that a benchmark runs against: one the user names, or a real Apache Kafka of its own,
-//! whose data is in the benchmark's work directory.
+//! What a benchmark runs against: brokers the user names, or real ones of its own, one Apache Kafka
+//! or three that replicate, whose data is in the benchmark's work directory.
 
 use std::time::Duration;
 
 use millstream_testkit::admin::Admin;
 use millstream_testkit::certificates::Authority;
+use millstream_testkit::cluster::{self, Cluster};
 use millstream_testkit::kafka::{self, PASSWORD, USER, VERSION};
 use millstream_testkit::wait::Deadline;
+use rdkafka::consumer::Consumer as _;
+use serde::Serialize;
 
 use crate::error::Error;
 use crate::work_directory::WorkDirectory;
@@ -14,16 +17,44 @@ use crate::work_directory::WorkDirectory;
 /// A broker that runs already has no start to wait for.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const METADATA_LIMIT: Duration = Duration::from_secs(20);
 
-/// A broker to run against, and its topics.
+/// A broker or a cluster to run against, and its topics.
 pub struct Broker {
-    /// HOST:PORT
+    /// HOST:PORT, of several separated by commas.
     pub address: String,
     /// What is known of its version.
     pub version: String,
+    /// How often records are kept.
+    pub replication: Replication,
     admin: Admin,
-    /// The broker, if it is the benchmark's own; stopped with it.
-    _own: Option<kafka::Broker>,
+    /// The brokers, if they are the benchmark's own; stopped with it.
+    own: Own,
+}
+
+/// How many brokers there are, and how many of them keep a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Replication {
+    /// How many brokers there are.
+    pub brokers: usize,
+    /// Replicas of each partition of the benchmark's topics.
+    pub replication_factor: i32,
+    /// How many replicas have a record at least when it is acknowledged; `None` where the brokers'
+    /// own setting decides, which is not asked for.
+    pub min_insync_replicas: Option<i32>,
+}
+
+/// Options of a client: names and values.
+pub type ClientOptions = Vec<(String, String)>;
+
+/// Whose brokers they are.
+enum Own {
+    /// Somebody else's.
+    No,
+    /// One broker.
+    One(Box<kafka::Broker>),
+    /// Three.
+    Cluster(Box<Cluster>),
 }
 
 impl Broker {
@@ -46,12 +77,38 @@ impl Broker {
             }
             std::thread::sleep(LOOK_AGAIN);
         }
-        Ok(Self { address: address.into(), version: "external".into(), admin, _own: None })
+        let metadata = admin.consumer().fetch_metadata(None, METADATA_LIMIT);
+        let metadata = metadata.map_err(Error::kafka("counting the brokers"))?;
+        let brokers = metadata.brokers().len();
+        let replication = Replication { brokers, replication_factor: 1, min_insync_replicas: None };
+        let (address, version) = (address.to_owned(), "external".to_owned());
+        Ok(Self { address, version, replication, admin, own: Own::No })
+    }
+
+    /// Three brokers of the benchmark's own, and the options of a client that uses TLS, with a
+    /// user.
+    pub fn start_cluster(work: &WorkDirectory) -> Result<(Self, ClientOptions), Error> {
+        let own = Cluster::start_in(&work.subdirectory("kafka")?)?;
+        let by_tls = own.by_tls().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let address = own.address();
+        let replication = Replication {
+            brokers: usize::try_from(cluster::BROKERS).expect("it is small"),
+            replication_factor: cluster::BROKERS,
+            min_insync_replicas: Some(cluster::IN_SYNC_MIN),
+        };
+        let broker = Self {
+            version: format!("Apache Kafka {VERSION}"),
+            replication,
+            admin: Admin::with_replicas(&address, cluster::BROKERS)?,
+            own: Own::Cluster(Box::new(own)),
+            address,
+        };
+        Ok((broker, by_tls))
     }
 
     /// A broker of the benchmark's own that also speaks TLS, and the options of a client that uses
     /// that, with a user.
-    pub fn start_secure(work: &WorkDirectory) -> Result<(Self, Vec<(String, String)>), Error> {
+    pub fn start_secure(work: &WorkDirectory) -> Result<(Self, ClientOptions), Error> {
         let authority = Authority::new(&work.subdirectory("authority")?)?;
         let parent = work.subdirectory("kafka")?;
         let (own, ports) = kafka::Broker::start_in_with_tls(&parent, &authority)?;
@@ -75,7 +132,19 @@ impl Broker {
     fn own(own: kafka::Broker) -> Result<Self, Error> {
         let (address, version) = (own.address(), format!("Apache Kafka {VERSION}"));
         let admin = Admin::new(&address)?;
-        Ok(Self { address, version, admin, _own: Some(own) })
+        let replication =
+            Replication { brokers: 1, replication_factor: 1, min_insync_replicas: Some(1) };
+        Ok(Self { address, version, replication, admin, own: Own::One(Box::new(own)) })
+    }
+
+    /// Processor time that the brokers have used since their start, all together; `None` for
+    /// somebody else's.
+    pub fn cpu_seconds(&self) -> Option<f64> {
+        match &self.own {
+            Own::No => None,
+            Own::One(broker) => Some(broker.usage().cpu_seconds),
+            Own::Cluster(cluster) => Some(cluster.usage().cpu_seconds),
+        }
     }
 
     /// Makes a topic and waits until every partition has a leader.

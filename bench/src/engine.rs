@@ -17,6 +17,10 @@ const NAME: &str = "millstream run";
 const LOG: &str = "millstream.log";
 /// How records are compressed where the brokers are reached by TLS.
 const COMPRESSION: &str = "zstd";
+/// Whose client reads and writes at least once, and whose writes transactions: options of tables of
+/// Kafka.
+pub const BY_LIBRDKAFKA: [(&str, &str); 2] =
+    [("kafka.millstream.client", "librdkafka"), ("kafka.millstream.transactions", "librdkafka")];
 
 /// What the user gave with `--engine-option`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +34,8 @@ pub struct EngineOptions {
     /// Options of both tables that say how to reach the brokers, in place of their address; written
     /// records are compressed as well.
     pub client: Vec<(String, String)>,
+    /// Whether librdkafka reads and writes, in place of the engine's own client.
+    pub librdkafka: bool,
     /// The checkpoint's location, if it is not to be in the run's directory.
     pub checkpoint: Option<String>,
 }
@@ -142,6 +148,9 @@ pub fn kafka_pipeline(route: Route<'_>, options: &EngineOptions) -> String {
         client.push(("kafka.bootstrap.servers", route.brokers));
         compression.clear();
     }
+    if options.librdkafka {
+        client.extend(BY_LIBRDKAFKA);
+    }
     let source = [("subscribe", route.from), ("startingOffsets", "latest")];
     let source = [&client[..], &source].concat();
     let delivery = report::name(&options.delivery);
@@ -178,6 +187,12 @@ mod tests {
         );
         let set = [("kafka.acks", "1"), ("a.b", "c=d")];
         assert_eq!(options.set, set.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        let by_librdkafka = EngineOptions { librdkafka: true, ..options };
+        let pipeline =
+            kafka_pipeline(Route { brokers: "127.0.0.1:1", from: "in", to: "out" }, &by_librdkafka);
+        let both = "'kafka.millstream.client' = 'librdkafka', \
+                    'kafka.millstream.transactions' = 'librdkafka'";
+        assert_eq!(pipeline.matches(both).count(), 2, "{pipeline}");
         assert!(EngineOptions::parse(&["acks".to_owned()]).is_err());
         assert!(EngineOptions::parse(&["=1".to_owned()]).is_err());
     }

@@ -13,7 +13,7 @@ use crate::schedule::Schedule;
 use crate::sender::Sender;
 
 /// Different keys; many, so that every partition gets its share.
-const KEYS: u64 = 1_024;
+pub const KEYS: u64 = 1_024;
 
 /// Sends records to one topic.
 pub struct Generator {

@@ -16,6 +16,8 @@
 //! - [`delta_stream`] reads a Delta table as a stream.
 //! - [`merge`] merges rows by key into a table of a million keys.
 //! - [`compaction`] appends to a small table, with compaction beside it and without.
+//! - [`kafka_throughput`] reads, copies and writes records of topics as fast as that goes, beside a
+//!   bare client.
 //! - [`map_only`] empties a topic into a Delta table or another topic, as fast as that goes, or
 //!   measures latency at a fixed rate.
 //! - [`cassandra`] writes a stream into a Cassandra, beside the bare driver.
@@ -47,6 +49,7 @@ mod freshness;
 mod generator;
 mod in_process;
 mod journal;
+mod kafka_throughput;
 mod kafka_to_kafka;
 mod live;
 mod log_length;
@@ -55,6 +58,7 @@ mod merge;
 mod messages;
 mod meter;
 mod nexmark;
+mod numbered;
 mod offset_management;
 mod offsets;
 mod olap;
@@ -78,6 +82,7 @@ mod state_size;
 mod system;
 mod testbed;
 mod throughput;
+mod turns;
 mod windowed;
 mod work_directory;
 
@@ -103,6 +108,8 @@ struct Arguments {
 enum Name {
     /// Latency from topic to topic, beside a bare relay on the same client and broker
     KafkaToKafka(kafka_to_kafka::Flags),
+    /// Throughput of reading, copying and writing records, beside librdkafka alone
+    KafkaThroughput(kafka_throughput::Flags),
     /// Latency of generated rows through SQL, no broker
     RateToStats(rate_to_stats::Flags),
     /// What keeping track of progress costs, over seven ways to do it
@@ -152,6 +159,9 @@ enum Name {
     /// The client that redis starts
     #[command(hide = true)]
     RedisClient(redis::ClientFlags),
+    /// The client that kafka-throughput starts
+    #[command(hide = true)]
+    KafkaClient(kafka_throughput::ClientFlags),
     /// The relay that kafka-to-kafka starts
     #[command(hide = true)]
     Relay(relay::Flags),
@@ -205,6 +215,7 @@ fn start_logging() {
 fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
     match name {
         Name::KafkaToKafka(flags) => kafka_to_kafka::run(env, &flags),
+        Name::KafkaThroughput(flags) => kafka_throughput::run(env, &flags),
         Name::RateToStats(flags) => rate_to_stats::run(env, &flags),
         Name::OffsetManagement(flags) => offset_management::run(env, &flags),
         Name::LogLength(flags) => log_length::run(env, &flags),
@@ -228,6 +239,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::InProcess(flags) => in_process::child::run(env, &flags).map(|()| true),
         Name::CassandraClient(flags) => cassandra::run_client(env, &flags).map(|()| true),
         Name::RedisClient(flags) => redis::run_client(env, &flags).map(|()| true),
+        Name::KafkaClient(flags) => kafka_throughput::run_client(env, &flags).map(|()| true),
         Name::Relay(flags) => relay::run(&flags).map(|()| true),
     }
 }

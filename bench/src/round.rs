@@ -100,6 +100,9 @@ pub struct RoundOutcome {
     pub cpu_seconds: f64,
     /// The most memory the system under test had in RAM.
     pub peak_rss_mb: f64,
+    /// Processor time of all brokers in the measured seconds, what generator and meter cost them
+    /// included; `None` for brokers that the benchmark did not start.
+    pub broker_cpu_seconds: Option<f64>,
 }
 
 /// What a line of a table says of a round.
@@ -185,14 +188,14 @@ impl<'a> Stage<'a> {
         let schedule = Schedule::new(start_us, load.rate, seconds, seed);
         meter.expect(Tally::new(schedule.records(), start_us + warmup_us));
         let sending = Sending::start(env, generator, schedule);
-        let (sent, usage) = self.watch(sending, start_us + warmup_us, &mut process)?;
+        let (sent, used) = self.watch(sending, start_us + warmup_us, &mut process)?;
         self.wait_until_received(&meter, sent.records, &mut process)?;
         if system.ends_well() {
             system::stop(&mut process)?;
         } else {
             process.stop()?;
         }
-        Ok(outcome(started_in, sent, usage, meter.finish(sent.records)?))
+        Ok(outcome(started_in, sent, used, meter.finish(sent.records)?))
     }
 
     fn wait_until_ready(
@@ -229,25 +232,28 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Waits for the generator; tells what the process used from `measured_from_us` to its end.
+    /// Waits for the generator; tells what the process and the brokers used from `measured_from_us`
+    /// to its end.
     fn watch(
         &self,
         sending: Sending,
         measured_from_us: i64,
         process: &mut Process,
-    ) -> Result<(Sent, Usage), Error> {
+    ) -> Result<(Sent, Used), Error> {
         let mut before = None;
         loop {
             if before.is_none() && self.clock.now_us() >= measured_from_us {
-                before = Some(process.usage());
+                before = Some(self.used(process));
             }
             if let Some(sent) = sending.wait(LOOK_AGAIN) {
-                let (before, after) = (before.unwrap_or_default(), process.usage());
-                let cpu_seconds = after.cpu_seconds - before.cpu_seconds;
-                return Ok((sent?, Usage { cpu_seconds, peak_rss_mb: after.peak_rss_mb }));
+                return Ok((sent?, self.used(process).since(&before.unwrap_or_default())));
             }
             process.check()?;
         }
+    }
+
+    fn used(&self, process: &Process) -> Used {
+        Used { system: process.usage(), broker_cpu_seconds: self.broker.cpu_seconds() }
     }
 
     /// Waits until every record has come or none comes any more.
@@ -272,7 +278,24 @@ impl<'a> Stage<'a> {
     }
 }
 
-fn outcome(started_in: Duration, sent: Sent, usage: Usage, measured: Measured) -> RoundOutcome {
+/// What was used of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Used {
+    system: Usage,
+    broker_cpu_seconds: Option<f64>,
+}
+
+impl Used {
+    /// What was used since `before`. Memory stays the most there ever was.
+    fn since(self, before: &Self) -> Self {
+        let cpu_seconds = self.system.cpu_seconds - before.system.cpu_seconds;
+        let broker_before = before.broker_cpu_seconds.unwrap_or_default();
+        let broker_cpu_seconds = self.broker_cpu_seconds.map(|after| after - broker_before);
+        Self { system: Usage { cpu_seconds, ..self.system }, broker_cpu_seconds }
+    }
+}
+
+fn outcome(started_in: Duration, sent: Sent, used: Used, measured: Measured) -> RoundOutcome {
     RoundOutcome {
         start_ms: u64::try_from(started_in.as_millis()).unwrap_or(u64::MAX),
         records: measured.records,
@@ -283,8 +306,9 @@ fn outcome(started_in: Duration, sent: Sent, usage: Usage, measured: Measured) -
         throughput_rows_per_s: report::rounded(measured.throughput_rows_per_s, 1),
         generator_late_p50_ms: sent.late.p50_ms,
         generator_late_p99_ms: sent.late.p99_ms,
-        cpu_seconds: report::rounded(usage.cpu_seconds, 2),
-        peak_rss_mb: report::rounded(usage.peak_rss_mb, 1),
+        cpu_seconds: report::rounded(used.system.cpu_seconds, 2),
+        peak_rss_mb: report::rounded(used.system.peak_rss_mb, 1),
+        broker_cpu_seconds: used.broker_cpu_seconds.map(|seconds| report::rounded(seconds, 2)),
     }
 }
 
@@ -332,9 +356,12 @@ pub struct Medians {
     /// Of the rounds' p99, so that a reader sees the spread.
     pub p99_ms_min: f64,
     pub p99_ms_max: f64,
+    pub max_ms: f64,
     pub throughput_rows_per_s: f64,
     pub cpu_seconds: f64,
     pub peak_rss_mb: f64,
+    /// `None` for brokers that the benchmark did not start.
+    pub broker_cpu_seconds: Option<f64>,
 }
 
 impl Medians {
@@ -345,15 +372,20 @@ impl Medians {
             report::rounded(report::median(outcomes.clone().map(value)), 3)
         };
         let p99 = outcomes.clone().map(|outcome| outcome.latency.p99_ms);
+        let of_brokers: Option<Vec<f64>> =
+            outcomes.clone().map(|outcome| outcome.broker_cpu_seconds).collect();
         Some(Self {
             p50_ms: of(|outcome| outcome.latency.p50_ms),
             p99_ms: of(|outcome| outcome.latency.p99_ms),
             p999_ms: of(|outcome| outcome.latency.p999_ms),
             p99_ms_min: p99.clone().fold(f64::INFINITY, f64::min),
             p99_ms_max: p99.fold(0.0, f64::max),
+            max_ms: of(|outcome| outcome.latency.max_ms),
             throughput_rows_per_s: of(|outcome| outcome.throughput_rows_per_s),
             cpu_seconds: of(|outcome| outcome.cpu_seconds),
             peak_rss_mb: of(|outcome| outcome.peak_rss_mb),
+            broker_cpu_seconds: of_brokers
+                .map(|seconds| report::rounded(report::median(seconds), 2)),
         })
     }
 }
@@ -393,4 +425,21 @@ pub fn table_row(name: &str, width: usize, rate: u64, round: u32, shown: &Shown)
         shown.cpu_seconds,
         shown.peak_rss_mb
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_that_of_the_measured_seconds_and_memory_the_most_ever() {
+        let used = |cpu_seconds, peak_rss_mb, broker_cpu_seconds| Used {
+            system: Usage { cpu_seconds, peak_rss_mb },
+            broker_cpu_seconds,
+        };
+        let since = used(5.0, 80.0, Some(9.0)).since(&used(3.0, 70.0, Some(4.0)));
+        assert_eq!(since, used(2.0, 80.0, Some(5.0)));
+        let beside_another = used(5.0, 80.0, None).since(&used(3.0, 70.0, None));
+        assert_eq!(beside_another.broker_cpu_seconds, None);
+    }
 }

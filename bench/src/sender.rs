@@ -46,6 +46,11 @@ impl Sender {
         Self::with(env, &Clock::new(env), topic, &settings::filler(brokers))
     }
 
+    /// The same with `config` instead of the settings of a topic that is filled.
+    pub fn with_settings(env: &Env, topic: &str, config: &ClientConfig) -> Result<Self, Error> {
+        Self::with(env, &Clock::new(env), topic, config)
+    }
+
     fn with(env: &Env, clock: &Clock, topic: &str, config: &ClientConfig) -> Result<Self, Error> {
         let refused = Arc::new(AtomicU64::new(0));
         let context = CountRefused { refused: Arc::clone(&refused) };

@@ -27,7 +27,8 @@ pub fn generator(brokers: &str, rate: u64) -> ClientConfig {
     config
 }
 
-/// The producer that fills a topic before the measurement: few, large requests.
+/// The producer that fills a topic before the measurement, and the bare ones of measurements of
+/// throughput: few, large requests.
 pub fn filler(brokers: &str) -> ClientConfig {
     let mut config = producer(brokers);
     config.set("linger.ms", "5").set("batch.size", "1000000");
@@ -58,6 +59,32 @@ pub fn relay_producer(brokers: &str, partitions: usize) -> ClientConfig {
     }
     config.set("linger.ms", "0");
     config.set("sticky.partitioning.linger.ms", "10");
+    config
+}
+
+/// The transactional relay's producer: what the Kafka connector gives librdkafka for transactions.
+/// The number of requests under way is librdkafka's own there, however few the partitions.
+pub fn relay_transactional_producer(brokers: &str, id: &str) -> ClientConfig {
+    let mut config = producer(brokers);
+    config.set("transactional.id", id);
+    config.set("transaction.timeout.ms", "30000");
+    config.set("linger.ms", "0");
+    config.set("sticky.partitioning.linger.ms", "10");
+    // How soon a broker that is busy with the end of a transaction is asked again.
+    config.set("retry.backoff.ms", "5");
+    config
+}
+
+/// The bare consumer of measurements of throughput: its queue is never what it waits for. It is a
+/// member of no group.
+pub fn bulk_consumer(brokers: &str) -> ClientConfig {
+    let mut config = consumer(brokers);
+    config.remove("group.id");
+    config.set("isolation.level", "read_uncommitted");
+    config.set("fetch.wait.max.ms", "100");
+    config.set("queued.min.messages", "1000000");
+    // Of each partition.
+    config.set("queued.max.messages.kbytes", "262144");
     config
 }
 
@@ -92,4 +119,41 @@ fn producer(brokers: &str) -> ClientConfig {
     config.set("queue.buffering.max.messages", "1000000");
     config.set("queue.buffering.max.kbytes", "524288");
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether librdkafka takes them is known only from asking it: a transactional producer and a
+    /// consumer without a group are refused with some settings.
+    #[test]
+    fn clients_can_be_made_with_them() {
+        use rdkafka::consumer::BaseConsumer;
+        use rdkafka::producer::BaseProducer;
+
+        let nowhere = "127.0.0.1:1";
+        for producer in [
+            relay_producer(nowhere, 1),
+            relay_transactional_producer(nowhere, "id"),
+            filler(nowhere),
+        ] {
+            let made = producer.create::<BaseProducer>();
+            drop(made.expect("it is made"));
+        }
+        for consumer in [relay_consumer(nowhere), bulk_consumer(nowhere), meter(nowhere)] {
+            let made = consumer.create::<BaseConsumer>();
+            drop(made.expect("it is made"));
+        }
+    }
+
+    #[test]
+    fn a_relay_has_two_requests_under_way_where_the_connector_has_no_more() {
+        let in_flight = |config: ClientConfig| {
+            config.get("max.in.flight.requests.per.connection").map(str::to_owned)
+        };
+        assert_eq!(in_flight(relay_producer("h:1", 8)).as_deref(), Some("2"));
+        assert_eq!(in_flight(relay_producer("h:1", 9)), None);
+        assert_eq!(in_flight(relay_transactional_producer("h:1", "id")), None);
+    }
 }

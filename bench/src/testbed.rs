@@ -2,9 +2,11 @@
 //! started on a pipeline and runs to its end.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use millstream_store::env::Env;
+use millstream_testkit::program::Process;
 
 use crate::broker::Broker;
 use crate::clock::Clock;
@@ -62,6 +64,10 @@ impl TopicFlags {
         };
         Err(Error::Flags { problem: problem.to_owned() })
     }
+}
+
+fn patience(messages: u64) -> Duration {
+    PATIENCE + PATIENCE_PER_MESSAGE * u32::try_from(messages).unwrap_or(u32::MAX)
 }
 
 /// A broker and a directory, for as long as this lives.
@@ -150,10 +156,23 @@ impl TestBed {
         let clock = Clock::new(&self.env);
         let mut engine =
             engine::start_telling(&self.env, &clock, pipeline, &self.options, directory)?;
-        let messages = u32::try_from(messages).unwrap_or(u32::MAX);
-        let usage = engine.process.wait(PATIENCE + PATIENCE_PER_MESSAGE * messages)?;
+        let usage = engine.process.wait(patience(messages))?;
         let elapsed = self.env.monotonic() - began;
         Ok((Took { elapsed, usage }, engine.progress.finish()?))
+    }
+
+    /// Runs a program that ends by itself, once it has dealt with `messages`.
+    pub fn run_command(
+        &self,
+        name: &str,
+        command: Command,
+        directory: &Path,
+        messages: u64,
+    ) -> Result<Took, Error> {
+        let began = self.env.monotonic();
+        let mut process = Process::start(name, command, &directory.join("program.log"))?;
+        let usage = process.wait(patience(messages))?;
+        Ok(Took { elapsed: self.env.monotonic() - began, usage })
     }
 
     /// What a source table that reads `topic` from its beginning uses, with its options.

@@ -20,7 +20,8 @@ pub struct Took {
 #[derive(Clone, Debug, Serialize)]
 pub struct Throughput {
     messages: u64,
-    message_bytes: usize,
+    /// Bytes of a message.
+    pub message_bytes: usize,
     partitions: i32,
     engine_options: Vec<String>,
     seconds: f64,
@@ -36,20 +37,33 @@ pub struct Throughput {
 pub struct Medians {
     rounds: usize,
     messages: u64,
-    mb_per_s: f64,
+    /// Million bytes of messages a second, on the clock.
+    pub mb_per_s: f64,
     /// Million bytes of messages for each second of processor time.
     pub mb_per_busy_core_second: f64,
-    peak_rss_mb: f64,
+    /// The most memory, units of 1,000,000 bytes.
+    pub peak_rss_mb: f64,
 }
 
 impl Throughput {
     /// Of a run that took `messages` from `partitions` of a topic.
     pub fn new(messages: u64, partitions: i32, engine_options: &[String], took: &Took) -> Self {
-        let megabytes = messages as f64 * MESSAGE_BYTES as f64 / 1e6;
+        Self::of_size(messages, MESSAGE_BYTES, partitions, engine_options, took)
+    }
+
+    /// The same with messages of `message_bytes`.
+    pub fn of_size(
+        messages: u64,
+        message_bytes: usize,
+        partitions: i32,
+        engine_options: &[String],
+        took: &Took,
+    ) -> Self {
+        let megabytes = messages as f64 * message_bytes as f64 / 1e6;
         let (seconds, cpu_seconds) = (took.elapsed.as_secs_f64(), took.usage.cpu_seconds);
         Self {
             messages,
-            message_bytes: MESSAGE_BYTES,
+            message_bytes,
             partitions,
             engine_options: engine_options.to_vec(),
             seconds: report::rounded(seconds, 3),

@@ -6,10 +6,12 @@
 //! seconds loses its partitions to the others.
 //!
 //! Most tests share one cluster ([`shared`]). One that takes brokers away does so as its only user
-//! ([`Cluster::alone`]).
+//! ([`Cluster::alone`]). A benchmark has a cluster of its own ([`Cluster::start_in`]).
 
 use std::collections::BTreeMap;
+use std::env::temp_dir;
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -19,13 +21,18 @@ use tempfile::TempDir;
 
 use crate::admin::Admin;
 use crate::certificates::Authority;
+use crate::error::Error;
 use crate::kafka::{Broker, PASSWORD, SecurePorts, USER, free_ports};
+use crate::passage::Passage;
+use crate::program::Usage;
 use crate::requests::{Api, ask, put_text};
 use crate::topics::Topics;
 use crate::{process, wait};
 
 /// How many there are; the replicas of each partition, too.
-const BROKERS: i32 = 3;
+pub const BROKERS: i32 = 3;
+/// How many of a partition's replicas have a record at least when `acks=all` is answered.
+pub const IN_SYNC_MIN: i32 = 2;
 const METADATA_LIMIT: Duration = Duration::from_secs(5);
 /// What differs from a broker by itself. A lost broker is noticed in three seconds, not nine.
 const SETTINGS: &str = "default.replication.factor=3\n\
@@ -44,6 +51,8 @@ pub struct Cluster {
     brokers: Vec<Broker>,
     ports: Vec<u16>,
     secure: Vec<SecurePorts>,
+    /// In front of the listeners for users, if there are any.
+    passages: Vec<Passage>,
     /// Of the certificates.
     authority: Authority,
     /// Holds the authority's files.
@@ -72,36 +81,55 @@ extern "C" fn stop_shared() {
 impl Cluster {
     /// Starts three brokers and waits until they have found each other; an error is a panic.
     pub fn start() -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory can be made");
-        let authority = Authority::new(files.path()).unwrap();
+        Self::start_with(&temp_dir(), true).unwrap()
+    }
+
+    /// The same with their data in `parent`, for a benchmark.
+    pub fn start_in(parent: &Path) -> Result<Self, Error> {
+        Self::start_with(parent, false)
+    }
+
+    /// With `passages` clients come to the brokers by TLS through one each.
+    fn start_with(parent: &Path, passages: bool) -> Result<Self, Error> {
+        let files = tempfile::tempdir_in(parent);
+        let files = files.map_err(Error::file("make a directory in", parent))?;
+        let authority = Authority::new(files.path())?;
         let ports = [(); BROKERS as usize].map(|()| free_ports());
-        let secure = [(); BROKERS as usize].map(|()| SecurePorts::free());
+        let mut secure = [(); BROKERS as usize].map(|()| SecurePorts::free());
+        let passage = |ports: &mut SecurePorts| {
+            let passage = Passage::start(&format!("127.0.0.1:{}", ports.password));
+            ports.told = passage.port();
+            passage
+        };
+        let passages = if passages { secure.iter_mut().map(passage).collect() } else { Vec::new() };
         // Certificates are made one after the other: their files have the same names.
         let made = Mutex::new(());
         let one = |id: usize| {
             let _made = made.lock();
-            Broker::one_of(id, &ports, SETTINGS, (&authority, secure[id - 1])).unwrap()
+            Broker::one_of(parent, id, &ports, SETTINGS, (&authority, secure[id - 1]))
         };
         // Each of them starts a Java or two first.
-        let brokers: Vec<Broker> = std::thread::scope(|scope| {
+        let brokers: Result<Vec<Broker>, Error> = std::thread::scope(|scope| {
             let starting: Vec<_> =
                 (1..=ports.len()).map(|id| scope.spawn(move || one(id))).collect();
-            starting.into_iter().map(|one| one.join().expect("it can be prepared")).collect()
+            starting.into_iter().map(|one| one.join().expect("it does not panic")).collect()
         });
+        let brokers = brokers?;
         let addresses: Vec<String> = brokers.iter().map(Broker::address).collect();
         let servers = addresses.join(",");
         let cluster = Self {
             brokers,
             ports: ports.map(|(port, _)| port).to_vec(),
             secure: secure.to_vec(),
+            passages,
             authority,
             _files: files,
-            admin: Admin::with_replicas(&servers, BROKERS).expect("clients can be made"),
+            admin: Admin::with_replicas(&servers, BROKERS)?,
             topics: Topics::with_replicas(&servers, BROKERS),
             taken: Mutex::new(()),
         };
-        cluster.start_all(&[1, 2, 3]);
-        cluster
+        cluster.start_all(&[1, 2, 3])?;
+        Ok(cluster)
     }
 
     /// What to write for `kafka.bootstrap.servers`.
@@ -112,7 +140,7 @@ impl Cluster {
 
     /// Options of a client that reaches the brokers by TLS, as a user.
     pub fn by_tls(&self) -> Vec<(&'static str, String)> {
-        let address = |ports: &SecurePorts| format!("127.0.0.1:{}", ports.password);
+        let address = |ports: &SecurePorts| format!("127.0.0.1:{}", ports.told);
         let addresses: Vec<String> = self.secure.iter().map(address).collect();
         vec![
             ("kafka.bootstrap.servers", addresses.join(",")),
@@ -122,6 +150,16 @@ impl Cluster {
             ("kafka.sasl.password", PASSWORD.to_owned()),
             ("kafka.ssl.ca.location", self.authority.certificate().display().to_string()),
         ]
+    }
+
+    /// What the brokers have used since their start, all together.
+    pub fn usage(&self) -> Usage {
+        let mut sum = Usage::default();
+        for usage in self.brokers.iter().map(Broker::usage) {
+            sum.cpu_seconds += usage.cpu_seconds;
+            sum.peak_rss_mb += usage.peak_rss_mb;
+        }
+        sum
     }
 
     /// Topics and records, for a test.
@@ -147,11 +185,28 @@ impl Cluster {
         let at = of.replicas.iter().position(|id| *id == of.leader).unwrap_or(0);
         let mut wanted = of.replicas;
         wanted.rotate_left((at + 1) % BROKERS as usize);
+        self.reassign(topic, partition, &wanted);
+    }
+
+    /// Gives a partition these replicas and no others, and lets the first of them lead it. Waits
+    /// until it is so.
+    pub fn set_replicas(&self, topic: &str, partition: i32, wanted: &[i32]) {
+        self.reassign(topic, partition, wanted);
+        wait::until_true("the replicas of a partition", wait::SOON, || {
+            let of = self.partitions(Some(topic)).and_then(|mut all| {
+                // A replica that leaves is named until it has left.
+                all.remove(&(topic.to_owned(), partition))
+            });
+            of.is_some_and(|of| of.replicas == wanted && of.in_sync == wanted.len())
+        });
+    }
+
+    fn reassign(&self, topic: &str, partition: i32, wanted: &[i32]) {
         wait::until_true("the leader to move", wait::SOON, || {
             // The first replica is the preferred leader. Any broker passes this on to the
             // controller; one that is away is asked in vain.
             for port in &self.ports {
-                let asked = ask(*port, REASSIGN, &reassignment(topic, partition, &wanted))
+                let asked = ask(*port, REASSIGN, &reassignment(topic, partition, wanted))
                     .and_then(|()| ask(*port, ELECT, &election(topic, partition)));
                 if asked.is_ok() {
                     break;
@@ -161,25 +216,42 @@ impl Cluster {
         });
     }
 
+    /// Takes the replica of a partition from the broker that leads it, and has it made again there,
+    /// while another one leads. Waits until all replicas are in step.
+    pub fn remake_replica(&self, topic: &str, partition: i32) {
+        let of = wait::until("the replicas of a partition", wait::SOON, || {
+            self.partitions(Some(topic))?.remove(&(topic.to_owned(), partition))
+        });
+        let others: Vec<i32> = of.replicas.iter().copied().filter(|id| *id != of.leader).collect();
+        self.set_replicas(topic, partition, &others);
+        self.set_replicas(topic, partition, &[&others[..], &[of.leader]].concat());
+    }
+
+    /// Cuts all connections by TLS, where there are passages. Gives how many there were.
+    pub fn cut_connections(&self) -> usize {
+        self.passages.iter().map(Passage::cut).sum()
+    }
+
     /// True if every partition has its replicas, all of them in step.
     fn is_whole(&self) -> bool {
         let all = self.partitions(None).unwrap_or_default();
         let count = BROKERS as usize;
         let brokers = self.admin.consumer().fetch_metadata(None, METADATA_LIMIT);
         brokers.is_ok_and(|metadata| metadata.brokers().len() == count)
-            && all.values().all(|of| of.leader > 0 && of.in_sync == count)
+            && all.values().all(|of| of.leader > 0 && of.in_sync == of.replicas.len())
     }
 
-    fn start_all(&self, ids: &[i32]) {
+    fn start_all(&self, ids: &[i32]) -> Result<(), Error> {
         let brokers: Vec<&Broker> = ids.iter().map(|id| self.broker(*id)).collect();
         for broker in &brokers {
-            broker.launch().unwrap();
+            broker.launch()?;
         }
         for broker in brokers {
             // That the others have not noticed that it was away does not mean that it is back.
             let listens = || TcpStream::connect(broker.address()).is_ok();
-            broker.wait_until(|| listens() && self.is_whole()).unwrap();
+            broker.wait_until(|| listens() && self.is_whole())?;
         }
+        Ok(())
     }
 
     fn broker(&self, id: i32) -> &Broker {
@@ -236,6 +308,12 @@ impl Alone<'_> {
         self.away.lock().insert(id, Away::Frozen);
     }
 
+    /// Starts a broker that was killed, and waits for nothing: it may lack what the others have.
+    pub fn start(&self, id: i32) {
+        self.cluster.broker(id).launch().unwrap();
+        self.away.lock().remove(&id);
+    }
+
     /// Brings back all brokers that were killed or frozen, and waits until they have caught up
     /// with the others.
     pub fn restore(&self) {
@@ -245,7 +323,7 @@ impl Alone<'_> {
             self.cluster.broker(*id).thaw();
         }
         let killed: Vec<i32> = of(Away::Killed).map(|(id, _)| *id).collect();
-        self.cluster.start_all(&killed);
+        self.cluster.start_all(&killed).unwrap();
         wait::until_true("the replicas", wait::SOON, || self.cluster.is_whole());
     }
 }

@@ -21,6 +21,7 @@ use tempfile::TempDir;
 use crate::admin::Admin;
 use crate::certificates::Authority;
 use crate::error::Error;
+use crate::program::Usage;
 use crate::proxy::Proxy;
 use crate::tokens::{AUDIENCE, ISSUER, Provider};
 use crate::topics::Topics;
@@ -108,6 +109,22 @@ impl Broker {
         (broker, clients)
     }
 
+    /// Starts a broker with a second listener, on the port that is returned, for `users`, whose
+    /// password is [`PASSWORD`], and with more settings, each on a line of its own.
+    pub(crate) fn start_with_users(users: &[String], settings: &str) -> (Self, u16) {
+        let (ports, clients) = (free_ports(), free_port());
+        let user = |user: &String| format!(" user_{user}=\"{PASSWORD}\"");
+        let users: String = users.iter().map(user).collect();
+        // The last of several lines counts.
+        let more = format!(
+            "{}listener.name.clients.plain.sasl.jaas.config=\
+             org.apache.kafka.common.security.plain.PlainLoginModule required{users};\n{settings}",
+            listeners(ports, clients)
+        );
+        let broker = Self::start_at(&temp_dir(), ports, ports.0, Node::First, &more).unwrap();
+        (broker, clients)
+    }
+
     /// Starts a broker with two more listeners, which speak TLS with a certificate of `authority`:
     /// one asks for a password, the other for a certificate of the same authority. A login counts
     /// for some seconds only, then it has to be repeated.
@@ -191,15 +208,16 @@ impl Broker {
     }
 
     /// One of several brokers that are controllers, too: number `id`, from 1, of those whose ports
-    /// for clients and for controllers are `ports`. It speaks TLS, too, and is not started yet.
+    /// for clients and for controllers are `ports`. Its data is in `parent`. It speaks TLS, too,
+    /// and is not started yet.
     pub(crate) fn one_of(
+        parent: &Path,
         id: usize,
         ports: &[(u16, u16)],
         settings: &str,
         (authority, secure): (&Authority, SecurePorts),
     ) -> Result<Self, Error> {
-        let parent = temp_dir();
-        let directory = temp_directory(&parent)?;
+        let directory = temp_directory(parent)?;
         let (port, controller_port) = ports[id - 1];
         let own = server_properties(directory.path(), port, controller_port, port, Node::First);
         let voter = |(at, (_, port)): (usize, &(u16, u16))| format!("{}@127.0.0.1:{port}", at + 1);
@@ -215,9 +233,20 @@ impl Broker {
         requests::limit_writing(self.port, client, bytes_a_second).expect("it is there");
     }
 
+    /// What clients connect to.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// What to write for `kafka.bootstrap.servers`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// What the process has used since its start; zero while there is none.
+    pub fn usage(&self) -> Usage {
+        let pid = self.child.lock().as_ref().map(Child::id);
+        pid.and_then(program::usage_of).unwrap_or_default()
     }
 
     /// Makes and deletes topics on this broker.
@@ -410,6 +439,8 @@ fn users() -> [String; 2] {
 pub struct SecurePorts {
     /// Asks for a user and a password, by SCRAM or PLAIN.
     pub password: u16,
+    /// Where clients go who are to come to that one: the same, or a passage to it.
+    pub told: u16,
     /// Asks for a certificate.
     pub certificate: u16,
 }
@@ -418,7 +449,7 @@ impl SecurePorts {
     /// Ports that nobody listens on.
     pub(crate) fn free() -> Self {
         let (password, certificate) = free_ports();
-        Self { password, certificate }
+        Self { password, told: password, certificate }
     }
 
     fn settings(
@@ -432,7 +463,7 @@ impl SecurePorts {
         let own = directory.join("broker.pem");
         let both = read(&files.key)? + &read(&files.cert)?;
         fs::write(&own, both).map_err(Error::file("write", &own))?;
-        let Self { password, certificate } = self;
+        let Self { password, told, certificate } = self;
         let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
         let plain = format!(
             "org.apache.kafka.common.security.plain.PlainLoginModule required \
@@ -442,7 +473,7 @@ impl SecurePorts {
         Ok(format!(
             "listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port},\
              PASSWORD://127.0.0.1:{password},CERTIFICATE://127.0.0.1:{certificate}\n\
-             advertised.listeners=PLAINTEXT://127.0.0.1:{port},PASSWORD://127.0.0.1:{password},\
+             advertised.listeners=PLAINTEXT://127.0.0.1:{port},PASSWORD://127.0.0.1:{told},\
              CERTIFICATE://127.0.0.1:{certificate}\n\
              listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,\
              PASSWORD:SASL_SSL,CERTIFICATE:SSL\n\

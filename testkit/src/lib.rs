@@ -4,6 +4,7 @@
 //! - [`kafka`] starts an Apache Kafka, [`admin`] makes topics on it, and [`topics`] writes and
 //!   reads records; [`proxy`] stands in front of it and cuts connections;
 //! - [`cluster`] is three brokers that replicate, each of which can be lost and whose leaders move;
+//! - [`rights`] has a broker with access control, whose users get rights one at a time;
 //! - [`http_receiver`] records the requests of webhooks; [`tokens`] is an identity provider;
 //! - [`registry`] is a schema registry;
 //! - [`redis`] starts Redis and Valkey, [`cassandra`] an Apache Cassandra, [`pulsar`] an Apache
@@ -42,6 +43,7 @@ pub mod pulsar_pair;
 pub mod redis;
 pub mod registry;
 mod requests;
+pub mod rights;
 pub mod tokens;
 pub mod topics;
 pub mod wait;

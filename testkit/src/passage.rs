@@ -37,8 +37,10 @@ impl Passage {
         spawn(move || {
             for client in listener.incoming() {
                 let client = client.expect("connections can be accepted");
-                let server = TcpStream::connect(&server).expect("the server listens");
-                known.lock().push(pass_on(client, server, &late));
+                // While the server is not there, its clients see their connections end.
+                if let Ok(server) = TcpStream::connect(&server) {
+                    known.lock().push(pass_on(client, server, &late));
+                }
             }
         });
         Self { address, connections, late_by }
@@ -66,11 +68,24 @@ impl Passage {
         let connections = std::mem::take(&mut *self.connections.lock());
         for connection in &connections {
             connection.is_silent.store(true, Ordering::SeqCst);
-            // Errors mean that it has ended already.
-            let _ = connection.server.shutdown(Shutdown::Both);
+            end(connection);
         }
         connections.len()
     }
+
+    /// The connections that there are end, for clients and for the server. Those made from now on
+    /// work. Gives how many there were, those that had ended before among them.
+    pub fn cut(&self) -> usize {
+        let connections = std::mem::take(&mut *self.connections.lock());
+        connections.iter().for_each(end);
+        connections.len()
+    }
+}
+
+/// Ends both sides of a connection, by that of the server.
+fn end(connection: &Connection) {
+    // Errors mean that it has ended already.
+    let _ = connection.server.shutdown(Shutdown::Both);
 }
 
 fn spawn(work: impl FnOnce() + Send + 'static) {

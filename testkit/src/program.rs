@@ -272,7 +272,8 @@ fn end(pids: &[u32]) {
     }
 }
 
-fn usage_of(pid: u32) -> Option<Usage> {
+/// What a process has used up to now; `None` once it has ended.
+pub(crate) fn usage_of(pid: u32) -> Option<Usage> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     Some(Usage { cpu_seconds: cpu_seconds(&stat)?, peak_rss_mb: status_mb(&status, "VmHWM:")? })

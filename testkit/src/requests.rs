@@ -31,7 +31,12 @@ pub fn put_text(body: &mut Vec<u8>, text: &str) {
 
 /// Sends a request to the broker at `port`, and waits for an answer; whether it did anything shows
 /// elsewhere.
-pub fn ask(port: u16, (api, version): Api, body: &[u8]) -> io::Result<()> {
+pub fn ask(port: u16, api: Api, body: &[u8]) -> io::Result<()> {
+    answer(port, api, body).map(drop)
+}
+
+/// Sends a request to the broker at `port`, and gives the answer: its header and its body.
+pub fn answer(port: u16, (api, version): Api, body: &[u8]) -> io::Result<Vec<u8>> {
     let mut request = [api.to_be_bytes(), version.to_be_bytes()].concat();
     request.extend([0, 0, 0, 1]); // its number
     request.extend([0, 4]);
@@ -44,5 +49,6 @@ pub fn ask(port: u16, (api, version): Api, body: &[u8]) -> io::Result<()> {
     let mut answer_length = [0; 4];
     broker.read_exact(&mut answer_length)?;
     let mut answer = vec![0; u32::from_be_bytes(answer_length) as usize];
-    broker.read_exact(&mut answer)
+    broker.read_exact(&mut answer)?;
+    Ok(answer)
 }

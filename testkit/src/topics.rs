@@ -142,6 +142,19 @@ impl OpenReader {
             None => panic!("reading on: nothing came for {} s", REQUEST_LIMIT.as_secs()),
         }
     }
+
+    /// Waits for the next record for so long. A broker that is away is waited for in the same way;
+    /// what the reader cannot go on after is a panic.
+    pub fn poll(&self, limit: Duration) -> Option<Received> {
+        match self.0.poll(limit)? {
+            Ok(message) => Some(Received::from_message(&message)),
+            Err(
+                error @ (KafkaError::MessageConsumptionFatal(_)
+                | KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset)),
+            ) => panic!("reading on: {error}"),
+            Err(_) => None,
+        }
+    }
 }
 
 /// Topics and records of one broker or cluster.
@@ -257,6 +270,8 @@ impl Topics {
         let mut config = config(&self.servers);
         config.set("group.id", "millstream-tests-reader").set("enable.auto.commit", "false");
         config.set("isolation.level", "read_committed").set("fetch.wait.max.ms", "20");
+        // It never goes on elsewhere than where it stands.
+        config.set("auto.offset.reset", "error");
         let consumer: BaseConsumer = config.create().expect("a consumer can be made");
         let mut ends = TopicPartitionList::new();
         for (partition, end) in self.ends(topic) {

@@ -25,6 +25,11 @@ impl Deadline {
         Self { start: Instant::now(), limit }
     }
 
+    /// How long ago it was made.
+    pub fn passed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
     /// True once it is over.
     pub fn is_over(&self) -> bool {
         self.start.elapsed() > self.limit

@@ -53,6 +53,7 @@ pub struct Numbers<'a> {
     topics: &'a Topics,
     /// The topic.
     pub topic: String,
+    partitions: i32,
     /// A number as a record's value.
     text: fn(u64) -> String,
     /// So many of the numbers before are written again with each round.
@@ -64,14 +65,23 @@ pub struct Numbers<'a> {
 impl<'a> Numbers<'a> {
     /// Makes the topic.
     pub fn new(topics: &'a Topics, topic: String) -> Self {
-        Self::written(topics, topic, |number| format!("{number:06}"))
+        Self::across(topics, topic, PARTITIONS)
+    }
+
+    /// Makes the topic with so many partitions.
+    pub fn across(topics: &'a Topics, topic: String, partitions: i32) -> Self {
+        Self::made(topics, topic, partitions, |number| format!("{number:06}"))
     }
 
     /// The same, with records as `text` writes them.
     pub fn written(topics: &'a Topics, topic: String, text: fn(u64) -> String) -> Self {
-        topics.create(&topic, PARTITIONS as usize);
+        Self::made(topics, topic, PARTITIONS, text)
+    }
+
+    fn made(topics: &'a Topics, topic: String, partitions: i32, text: fn(u64) -> String) -> Self {
+        topics.create(&topic, partitions as usize);
         let (produced, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { topics, topic, text, repeated: 0, produced, stop }
+        Self { topics, topic, partitions, text, repeated: 0, produced, stop }
     }
 
     /// The same, but each round begins with the last `repeated` numbers of those before it.
@@ -102,8 +112,9 @@ impl<'a> Numbers<'a> {
     fn produce_with(&self, producer: &OpenProducer, count: u64) {
         let from = self.produced.fetch_add(count, Ordering::Relaxed);
         let numbers = from.saturating_sub(self.repeated)..from + count;
-        let record =
-            |number: u64| (0..PARTITIONS).map(move |to| Record::of((self.text)(number)).to(to));
+        let record = |number: u64| {
+            (0..self.partitions).map(move |to| Record::of((self.text)(number)).to(to))
+        };
         producer.produce(&self.topic, numbers.flat_map(record));
     }
 
@@ -122,6 +133,38 @@ impl<'a> Numbers<'a> {
             drop(stop);
         });
         self.stop.store(false, Ordering::Relaxed);
+    }
+
+    /// Produces so many records a second, of all partitions together, while `work` goes on. What
+    /// the brokers do not take in time comes at once when they do. Gives the longest time that they
+    /// took.
+    pub fn while_producing_at(&self, per_second: u64, work: impl FnOnce()) -> Duration {
+        let longest = std::thread::scope(|scope| {
+            let producing = scope.spawn(|| self.produce_at(per_second));
+            let stop = StopAtEnd(&self.stop);
+            work();
+            drop(stop);
+            producing.join().expect("it produces")
+        });
+        self.stop.store(false, Ordering::Relaxed);
+        longest
+    }
+
+    fn produce_at(&self, per_second: u64) -> Duration {
+        let producer = self.topics.open_producer();
+        let (before, begun) = (self.produced(), wait::Deadline::after(Duration::MAX));
+        let mut longest = Duration::ZERO;
+        while !self.stop.load(Ordering::Relaxed) {
+            let passed_ms = u64::try_from(begun.passed().as_millis()).expect("not so long");
+            let due = per_second * passed_ms / 1_000 / self.partitions as u64;
+            let count = before + due - self.produced();
+            if count > 0 {
+                let ((), took) = wait::timed(|| self.produce_with(&producer, count));
+                longest = longest.max(took);
+            }
+            wait::pause(ROUND);
+        }
+        longest
     }
 }
 
@@ -172,7 +215,7 @@ impl Numbers<'_> {
 
     /// The values that a reader of committed records sees in the topic `output`, by partition.
     pub fn seen_in(&self, output: &str) -> Vec<Vec<String>> {
-        let mut seen = vec![Vec::new(); PARTITIONS as usize];
+        let mut seen = vec![Vec::new(); self.partitions as usize];
         for record in self.topics.read(output) {
             let partition = usize::try_from(record.partition).expect("it is not negative");
             seen[partition].push(record.value().to_owned());
@@ -210,8 +253,8 @@ pub fn event_at(after_ms: u64, number: u64) -> String {
     format!("{{\"ts\":\"{ts}\",\"n\":{number}}}")
 }
 
-/// Lets the producer end when a test fails, too.
-struct StopAtEnd<'a>(&'a AtomicBool);
+/// Sets a flag when it is dropped, so that what looks at it ends when a test fails, too.
+pub struct StopAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {

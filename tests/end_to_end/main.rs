@@ -34,6 +34,7 @@ mod bigquery_letters;
 #[cfg(feature = "cassandra")]
 mod cassandra;
 mod cassandra_lookup;
+mod chaos;
 mod checkpoint_damage;
 mod dead_letters;
 mod delivery;
@@ -57,6 +58,7 @@ mod kafka_failures;
 mod kafka_million;
 mod kafka_operations;
 mod kafka_quotas;
+mod kafka_rights;
 mod kafka_schemas;
 mod kafka_security;
 mod kafka_starts;

@@ -317,3 +317,68 @@ fn two_lost_brokers_of_three_are_reported_and_waited_for() {
     }
     copies.assert_exactly_once();
 }
+
+/// A flow that copies one topic to another, as fast as it can.
+fn copy(cluster: &Cluster, input: &str, output: &str, options: &[(&str, &str)]) -> Pipeline {
+    let servers = cluster.address();
+    let servers = ("kafka.bootstrap.servers", servers.as_str());
+    let from = [servers, ("subscribe", input), ("startingOffsets", "earliest")];
+    let to = [servers, ("topic", output), ("delivery", "at-least-once")];
+    cluster.topics().create(output, 1);
+    Pipeline::new(&format!(
+        "{}{}CREATE FLOW copied AS INSERT INTO target SELECT value FROM STREAM source;\n",
+        table("source", "", "kafka", &[&from, options].concat()),
+        table("target", "", "kafka", &to),
+    ))
+}
+
+/// A leader that lacks records is elected once nobody is left who has them. The log has other
+/// records then at offsets that were read, and ends behind them again.
+#[test]
+fn a_log_that_an_unclean_election_cuts_back_is_noticed() {
+    let cluster = cluster::shared();
+    let (alone, topics) = (cluster.alone(), cluster.topics());
+    let input = "three_unclean_in";
+    let unclean = [("unclean.leader.election.enable", "true"), ("min.insync.replicas", "1")];
+    topics.create_with(input, 1, &unclean);
+    // Two of three brokers have it, so that the third one is left to decide with.
+    let (first, second) = (1, 2);
+    cluster.set_replicas(input, 0, &[first, second]);
+    let outputs = ["three_unclean_strict", "three_unclean_lax"];
+    let strict = copy(cluster, input, outputs[0], &[]);
+    let lax = copy(cluster, input, outputs[1], &[("failOnDataLoss", "false")]);
+    let (mut strict, mut lax) = (strict.start(&[]), lax.start(&[]));
+    let mut wait_for = |count: u64| {
+        for (output, running) in outputs.iter().zip([&mut strict, &mut lax]) {
+            running.wait_while_running("the records", || topics.written(output) == count);
+        }
+    };
+    let values = |name: &str, count: usize| -> Vec<String> {
+        (0..count).map(|number| format!("{name} {number}")).collect()
+    };
+    topics.produce_values(input, values("common", 5));
+    wait_for(5);
+    alone.kill(second);
+    // Acknowledged once the brokers know that there is one replica only.
+    topics.produce_values(input, values("lost", 3));
+    wait_for(8);
+    alone.kill(first);
+    alone.start(second);
+    let leads = || cluster.leader(input, 0) == Some(second);
+    wait::until_true("a leader that lacks records", STOP_LIMIT, leads);
+    topics.produce_values(input, values("new", 5));
+
+    let refused = strict.wait(STOP_LIMIT).without_internals().expect_exit(1);
+    let words = ["three_unclean_in-0", "offset 8", "offset 5 only", "startingOffsets"];
+    refused.says(&words);
+    lax.wait_while_running("what has come since", || topics.written(outputs[1]) >= 13);
+    alone.restore();
+    let finished = lax.stop().expect_success();
+    finished.says(&["three_unclean_in-0", "continuing from offset 5"]);
+    let copied = |output| -> Vec<String> {
+        topics.read(output).iter().map(|record| record.value().to_owned()).collect()
+    };
+    let before = [values("common", 5), values("lost", 3)].concat();
+    assert_eq!(copied(outputs[0]), before);
+    assert_eq!(copied(outputs[1]), [before, values("new", 5)].concat());
+}

@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use millstream_connectors::delta::Delta;
-use millstream_connectors::noop::Noop;
-use millstream_engine::api::connector::Registry;
+use millstream_engine::api::connector::{Connector, Registry};
 use millstream_engine::api::progress::Silent;
 use millstream_engine::api::references::{Lookup, Nowhere};
 use millstream_engine::driver::start::Siblings;
@@ -15,10 +13,9 @@ use millstream_engine::driver::stop::stop_pair;
 use millstream_engine::flow::{self, FlowError, PlannedFlow, RunSettings, Setup};
 use millstream_engine::pipeline::{Flow, Pipeline};
 use millstream_store::env::Env;
-use millstream_testkit::program;
 
 use super::source::{Chunks, InProcess};
-use super::{ChildOutcome, Input};
+use super::{Input, Measuring};
 use crate::error::Error;
 
 /// Flags of `millstream-bench in-process`.
@@ -36,15 +33,17 @@ pub struct Flags {
     windows: u32,
     #[arg(long)]
     keys: Option<u64>,
+    #[arg(long)]
+    size: Option<usize>,
     #[arg(long, value_name = "K=V")]
     set: Vec<String>,
 }
 
-/// Makes the messages, runs the pipeline over them, and prints an [`ChildOutcome`].
+/// Makes the messages, runs the pipeline over them, and tells what that took.
 pub fn run(env: &Env, flags: &Flags) -> Result<(), Error> {
-    let Flags { messages, partitions, windows, keys, .. } = *flags;
-    let chunks = Chunks::make(&Input { messages, partitions, windows, keys })?;
-    let (began, before) = (env.monotonic(), program::own_usage());
+    let Flags { messages, partitions, windows, keys, size, .. } = *flags;
+    let chunks = Chunks::make(&Input { messages, partitions, windows, keys, size })?;
+    let measuring = Measuring::start(env);
     let (flow, plan) = load(env, flags, Arc::new(chunks))?;
     let (stopper, stop) = stop_pair();
     let settings = RunSettings {
@@ -61,14 +60,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<(), Error> {
     // Without it the flow would take itself to be stopped.
     drop(stopper);
     let finished = finished.map_err(|failure| Error::InProcess { problem: failure.to_string() })?;
-    let (elapsed, after) = (env.monotonic() - began, program::own_usage());
-    let outcome = ChildOutcome {
-        seconds: elapsed.as_secs_f64(),
-        cpu_seconds: after.cpu_seconds - before.cpu_seconds,
-        peak_rss_mb: after.peak_rss_mb,
-        rows_out: finished.rows_out,
-    };
-    println!("{}", serde_json::to_string(&outcome).expect("outcomes are plain values"));
+    measuring.tell(finished.rows_out);
     Ok(())
 }
 
@@ -78,11 +70,10 @@ fn load(env: &Env, flags: &Flags, chunks: Arc<Chunks>) -> Result<(Flow, PlannedF
     let text = fs::read_to_string(&flags.pipeline).map_err(Error::file("read", &flags.pipeline))?;
     // Paths in a benchmark's pipelines are absolute.
     let base_dir = PathBuf::new();
-    let registry = Registry::new(vec![
-        Arc::new(InProcess { chunks }),
-        Arc::new(Delta::new(&base_dir)),
-        Arc::new(Noop),
-    ]);
+    let all = millstream_connectors::registry(&base_dir);
+    let mut connectors: Vec<Arc<dyn Connector>> = vec![Arc::new(InProcess { chunks })];
+    connectors.extend(all.names().filter_map(|name| all.get(name).cloned()));
+    let registry = Registry::new(connectors);
     let settings = flags.set.iter().filter_map(|text| text.split_once('='));
     let settings: Vec<_> =
         settings.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();

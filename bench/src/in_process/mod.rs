@@ -5,12 +5,14 @@
 //! processor time is counted from where the messages are there. Its memory has the messages, too.
 
 pub mod child;
-mod source;
+pub mod source;
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use millstream_store::env::Env;
 use millstream_testkit::program::{self, Usage};
 use serde::Deserialize;
 
@@ -42,6 +44,9 @@ pub struct Input {
     pub windows: u32,
     /// Different ids; `None` for all.
     pub keys: Option<u64>,
+    /// Bytes of a [numbered](crate::numbered) record, which has a key, too; `None` for the JSON of
+    /// other benchmarks.
+    pub size: Option<usize>,
 }
 
 /// What a run tells: a line on standard output.
@@ -70,14 +75,47 @@ pub fn run(
     if let Some(keys) = input.keys {
         command.args(["--keys", &keys.to_string()]);
     }
+    if let Some(size) = input.size {
+        command.args(["--size", &size.to_string()]);
+    }
     for (key, value) in &options.set {
         command.args(["--set", &format!("{key}={value}")]);
     }
-    let output = program::output("running the engine in process", command, "")?;
-    let outcome: ChildOutcome = serde_json::from_str(output.trim()).map_err(|error| {
-        Error::Result { path: file, problem: format!("the run told {output:?}: {error}") }
-    })?;
+    outcome_of("running the engine in process", command)
+}
+
+/// Runs a program that measures itself, and tells a [`ChildOutcome`].
+pub fn outcome_of(what: &'static str, command: Command) -> Result<(Took, u64), Error> {
+    let output = program::output(what, command, "")?;
+    let outcome: ChildOutcome = serde_json::from_str(output.trim())
+        .map_err(|error| Error::InProcess { problem: format!("it told {output:?}: {error}") })?;
     let ChildOutcome { seconds, cpu_seconds, peak_rss_mb, rows_out } = outcome;
     let elapsed = Duration::from_secs_f64(seconds);
     Ok((Took { elapsed, usage: Usage { cpu_seconds, peak_rss_mb } }, rows_out))
+}
+
+/// A run that measures itself, from where its messages are there.
+pub struct Measuring<'a> {
+    env: &'a Env,
+    began: Duration,
+    before: Usage,
+}
+
+impl<'a> Measuring<'a> {
+    /// Begins now.
+    pub fn start(env: &'a Env) -> Self {
+        Self { env, began: env.monotonic(), before: program::own_usage() }
+    }
+
+    /// Ends now: prints what a sink that got `rows_out` took.
+    pub fn tell(self, rows_out: u64) {
+        let (elapsed, after) = (self.env.monotonic() - self.began, program::own_usage());
+        let outcome = ChildOutcome {
+            seconds: elapsed.as_secs_f64(),
+            cpu_seconds: after.cpu_seconds - self.before.cpu_seconds,
+            peak_rss_mb: after.peak_rss_mb,
+            rows_out,
+        };
+        println!("{}", serde_json::to_string(&outcome).expect("outcomes are plain values"));
+    }
 }

@@ -1,7 +1,8 @@
 //! A source of messages in memory.
 //!
 //! They lie in chunks, by partition, as a Kafka client would have them: bytes and times, undecoded.
-//! A micro-batch takes one chunk of each partition.
+//! A micro-batch takes one chunk of each partition. Numbered records have a key besides, as JSON
+//! has not.
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use thiserror::Error;
 use super::{CONNECTOR, Input};
 use crate::error::Error;
 use crate::messages::{MESSAGE_BYTES, Messages, Spread};
+use crate::numbered::Numbered;
 
 /// Messages of a chunk: as many as the engine decodes at a time.
 const CHUNK_MESSAGES: usize = 8_192;
@@ -54,6 +56,7 @@ impl Classified for ChunksError {
 pub struct Chunks(Vec<Vec<Arc<Chunk>>>);
 
 struct Chunk {
+    key: BinaryArray,
     value: BinaryArray,
     timestamp: TimestampMicrosecondArray,
 }
@@ -64,15 +67,24 @@ impl Chunks {
         let spread = Spread { messages: input.messages, windows: input.windows };
         let partitions = usize::try_from(input.partitions).expect("it is at least 1");
         let mut messages = Messages::new(input.keys);
-        let mut filling: Vec<_> = (0..partitions).map(|_| Filling::default()).collect();
+        let mut numbered = input.size.map(Numbered::new);
+        let of_partition = |_| Filling::of(input.size.unwrap_or(MESSAGE_BYTES));
+        let mut filling: Vec<_> = (0..partitions).map(of_partition).collect();
         for number in 0..input.messages {
             let (_, time_ms) = spread.of(number);
             let partition = usize::try_from(number).expect("it fits in memory") % partitions;
-            filling[partition].add(messages.make()?.bytes, time_ms);
+            let filling = &mut filling[partition];
+            match &mut numbered {
+                None => filling.add(None, messages.make()?.bytes, time_ms),
+                Some(numbered) => {
+                    let (key, value) = numbered.make(number);
+                    filling.add(Some(key), value, time_ms);
+                }
+            }
         }
         if input.windows > 0 {
             let last = messages.make()?;
-            filling.iter_mut().for_each(|filling| filling.add(last.bytes, spread.end_ms()));
+            filling.iter_mut().for_each(|filling| filling.add(None, last.bytes, spread.end_ms()));
         }
         Ok(Self(filling.into_iter().map(Filling::finish).collect()))
     }
@@ -80,22 +92,39 @@ impl Chunks {
     fn rounds(&self) -> usize {
         self.0.iter().map(Vec::len).max().unwrap_or(0)
     }
+
+    /// Keys and values, in the order in which micro-batches take them.
+    pub fn records(&self) -> impl Iterator<Item = (Option<&[u8]>, &[u8])> {
+        let of_round =
+            move |round: usize| self.0.iter().filter_map(move |chunks| chunks.get(round));
+        (0..self.rounds()).flat_map(of_round).flat_map(|chunk| {
+            chunk.key.iter().zip(chunk.value.iter().map(Option::unwrap_or_default))
+        })
+    }
 }
 
-#[derive(Default)]
 struct Filling {
+    /// About how many bytes a value has.
+    value_bytes: usize,
+    key: BinaryBuilder,
     value: BinaryBuilder,
     times_us: Vec<i64>,
     chunks: Vec<Arc<Chunk>>,
 }
 
 impl Filling {
-    fn add(&mut self, message: &[u8], time_ms: i64) {
+    fn of(value_bytes: usize) -> Self {
+        let (key, value) = (BinaryBuilder::new(), BinaryBuilder::new());
+        Self { value_bytes, key, value, times_us: Vec::new(), chunks: Vec::new() }
+    }
+
+    fn add(&mut self, key: Option<&[u8]>, value: &[u8], time_ms: i64) {
         if self.times_us.is_empty() {
-            self.value =
-                BinaryBuilder::with_capacity(CHUNK_MESSAGES, CHUNK_MESSAGES * MESSAGE_BYTES);
+            let bytes = CHUNK_MESSAGES * self.value_bytes;
+            self.value = BinaryBuilder::with_capacity(CHUNK_MESSAGES, bytes);
         }
-        self.value.append_value(message);
+        self.key.append_option(key);
+        self.value.append_value(value);
         self.times_us.push(time_ms * 1_000);
         if self.times_us.len() == CHUNK_MESSAGES {
             self.end_chunk();
@@ -106,7 +135,8 @@ impl Filling {
         if !self.times_us.is_empty() {
             let timestamp = TimestampMicrosecondArray::from(std::mem::take(&mut self.times_us));
             let timestamp = timestamp.with_timezone(ZONE);
-            self.chunks.push(Arc::new(Chunk { value: self.value.finish(), timestamp }));
+            let (key, value) = (self.key.finish(), self.value.finish());
+            self.chunks.push(Arc::new(Chunk { key, value, timestamp }));
         }
     }
 
@@ -116,8 +146,8 @@ impl Filling {
     }
 }
 
-/// The connector. Its tables have declared columns, which are decoded from JSON, or else `value`
-/// and `timestamp`.
+/// The connector. Its tables have declared columns, which are decoded from JSON, or else `value`,
+/// `timestamp` and `key`.
 pub struct InProcess {
     pub chunks: Arc<Chunks>,
 }
@@ -153,8 +183,9 @@ impl Connector for InProcess {
 
 fn schema_of(table: &Table) -> SchemaRef {
     let timestamp = DataType::Timestamp(TimeUnit::Microsecond, Some(ZONE.into()));
-    let bytes = Field::new("value", DataType::Binary, true);
-    let undecoded = || Schema::new(vec![bytes, Field::new("timestamp", timestamp, true)]);
+    let bytes = |name: &str| Field::new(name, DataType::Binary, true);
+    let timestamp = Field::new("timestamp", timestamp, true);
+    let undecoded = || Schema::new(vec![bytes("value"), timestamp, bytes("key")]);
     table.columns.clone().unwrap_or_else(|| Arc::new(undecoded()))
 }
 
@@ -277,7 +308,8 @@ impl InProcessSplit {
         let column = |index: &usize| -> ArrayRef {
             match index {
                 0 => Arc::new(self.chunk.value.clone()),
-                _ => Arc::new(self.chunk.timestamp.clone()),
+                1 => Arc::new(self.chunk.timestamp.clone()),
+                _ => Arc::new(self.chunk.key.clone()),
             }
         };
         let columns = projection.iter().map(column).collect();
@@ -311,7 +343,7 @@ mod tests {
 
     #[test]
     fn every_partition_has_its_messages_and_one_that_closes() {
-        let input = Input { messages: 20_001, partitions: 2, windows: 2, keys: None };
+        let input = Input { messages: 20_001, partitions: 2, windows: 2, keys: None, size: None };
         let chunks = Chunks::make(&input).expect("they are made");
         let lengths: Vec<Vec<u64>> = (chunks.0.iter())
             .map(|chunks| {
@@ -324,5 +356,21 @@ mod tests {
             let last = chunks.last().expect("there are two");
             assert_eq!(last.timestamp.values().last(), Some(&end_us));
         }
+    }
+
+    #[test]
+    fn numbered_records_come_once_each() {
+        let (messages, size) = (20_000, Some(40));
+        let input = Input { messages, partitions: 3, windows: 0, keys: None, size };
+        let chunks = Chunks::make(&input).expect("they are made");
+        let mut numbers: Vec<_> = (chunks.records())
+            .map(|(key, value)| {
+                let number = crate::numbered::number_of(value).expect("it has one");
+                assert_eq!((value.len(), key), (40, Some(&*crate::numbered::key_of(number))));
+                number
+            })
+            .collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..messages));
     }
 }

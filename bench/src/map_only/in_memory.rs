@@ -72,7 +72,7 @@ fn measure(
         _ => pipeline(CONNECTOR, &format!("noop OPTIONS ({})", sql_options(NOW, &[]))),
     };
     let (messages, partitions) = (flags.messages, flags.topic.partitions);
-    let input = Input { messages, partitions, windows: 0, keys: None };
+    let input = Input { messages, partitions, windows: 0, keys: None, size: None };
     let (took, rows_out) = in_process::run(&pipeline, &input, options, &directory)?;
     let surplus = match configuration {
         INTO_TABLE => found_in_table(env, &table)?.surplus(sent, &table)?,

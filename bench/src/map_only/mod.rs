@@ -222,7 +222,8 @@ impl Bench<'_> {
         let mut read = 0;
         while read < self.flags.messages {
             if let Some(message) = consumer.poll(POLL) {
-                message.map_err(reading())?;
+                // The words are made only for an error: not for each record.
+                message.map_err(|error| reading()(error))?;
                 read += 1;
             }
         }

@@ -54,15 +54,15 @@ fn run_plainly(flags: &Flags) -> Result<(), Error> {
     loop {
         producer.poll(Duration::ZERO);
         let Some(message) = consumer.poll(POLL) else { continue };
-        let message = message.map_err(Error::kafka(format!("reading {}", flags.from)))?;
+        // The words are made only for an error: not for each record.
+        let message =
+            message.map_err(|error| Error::kafka(format!("reading {}", flags.from))(error))?;
         send(&producer, &flags.to, &message)?;
     }
 }
 
 fn send(producer: &BaseProducer, to: &str, message: &BorrowedMessage<'_>) -> Result<(), Error> {
-    let mut record = BaseRecord::<[u8], [u8]>::to(to);
-    record.key = message.key();
-    record.payload = message.payload();
+    let mut record = record_of(to, message);
     while let Err((error, unsent)) = producer.send(record) {
         if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
             return Err(Error::kafka(format!("writing {to}"))(error));
@@ -71,4 +71,12 @@ fn send(producer: &BaseProducer, to: &str, message: &BorrowedMessage<'_>) -> Res
         record = unsent;
     }
     Ok(())
+}
+
+/// The same key and value, for another topic.
+fn record_of<'m>(to: &'m str, message: &'m BorrowedMessage<'_>) -> BaseRecord<'m, [u8], [u8]> {
+    let mut record = BaseRecord::to(to);
+    record.key = message.key();
+    record.payload = message.payload();
+    record
 }

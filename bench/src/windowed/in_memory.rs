@@ -101,7 +101,8 @@ fn measure(
     let of_writer: &[_] = &[("trigger", "availableNow")];
     let query = Query { form, source: CONNECTOR, table, window_s: WINDOW_S, delay_s: 0, of_writer };
     let (messages, partitions) = (flags.messages, flags.topic.partitions);
-    let input = Input { messages, partitions, windows: flags.windows, keys: flags.keys };
+    let input =
+        Input { messages, partitions, windows: flags.windows, keys: flags.keys, size: None };
     let (took, rows_out) = in_process::run(&query.pipeline(), &input, options, &directory)?;
     let signed = |count: u64| i64::try_from(count).expect("groups are few");
     let surplus_rows = match table {

@@ -86,9 +86,7 @@ pub enum SourceError {
         problem: String,
     },
     /// Records that should be read are gone.
-    #[error(
-        "{loss}. Some data may have been lost, because it aged out of the topic before it was read, or because the topic was deleted. To continue without it, set 'failOnDataLoss' = 'false'"
-    )]
+    #[error("{loss}. {}", loss.remedy())]
     DataLoss {
         /// What is gone.
         loss: DataLoss,
@@ -97,7 +95,7 @@ pub enum SourceError {
     #[error("a thread that reads from Kafka has ended by itself")]
     ThreadEnded,
     /// A partition cannot be read.
-    #[error("{id} cannot be read at offset {offset}: {text}")]
+    #[error("{id} cannot be read at offset {offset}: {text}{}", remedy::of_reading(text))]
     Read {
         /// The partition.
         id: PartitionId,
@@ -155,6 +153,20 @@ pub enum DataLoss {
         /// The end of the partition.
         latest: i64,
     },
+    /// The log was cut back behind the position, and may have grown past it since.
+    #[error(
+        "{id} was read up to offset {position}, but the log that its leader has now is the same \
+         up to offset {common} only: what was read from there on is gone, and other records may \
+         have its offsets. That is what an unclean leader election does"
+    )]
+    CutBack {
+        /// The partition.
+        id: PartitionId,
+        /// The next offset to read.
+        position: i64,
+        /// Up to where the log is the one that was read.
+        common: i64,
+    },
     /// The broker has no such offset.
     #[error("{id} has no offset {position} any more")]
     OutOfRange {
@@ -173,6 +185,26 @@ pub enum DataLoss {
     },
 }
 
+impl DataLoss {
+    /// What may have happened, and what to do about it.
+    fn remedy(&self) -> &'static str {
+        match self {
+            Self::CutBack { .. } => {
+                "A restart goes on where the checkpoint ends, and does not read records that have \
+                 taken the place of others before. To read them, start a new query with \
+                 'startingOffsets'. With 'failOnDataLoss' = 'false' a query that runs goes back \
+                 by itself. The topic's setting 'unclean.leader.election.enable' = 'false' keeps \
+                 logs as they are"
+            }
+            _ => {
+                "Some data may have been lost, because it aged out of the topic before it was \
+                 read, or because the topic was deleted. To continue without it, set \
+                 'failOnDataLoss' = 'false'"
+            }
+        }
+    }
+}
+
 fn tried(reasons: &[String]) -> String {
     if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) }
 }
@@ -183,6 +215,8 @@ impl Classified for SourceError {
             Self::Unreachable { .. } | Self::Question { .. } | Self::ReplayStalled { .. } => {
                 Kind::Retry
             }
+            // Rights are no secret that somebody replaces: a restart would not help.
+            Self::Refused { reason, .. } if remedy::is_about_rights(reason) => Kind::Config,
             Self::Refused { .. } => Kind::Credentials,
             Self::NoTopic { .. } | Self::Client { .. } | Self::Start { .. } => Kind::Config,
             Self::Offset { .. } | Self::DataLoss { .. } => Kind::Data,
@@ -214,7 +248,7 @@ pub enum SinkError {
         row: NotEncoded,
     },
     /// A topic cannot be written to.
-    #[error("the topic '{topic}' cannot be written to: {code}")]
+    #[error("the topic '{topic}' cannot be written to: {code}{}", topic_help(*.code))]
     Topic {
         /// The topic's name.
         topic: String,
@@ -296,7 +330,8 @@ pub enum SinkError {
     AfterFailure,
     /// The brokers do not allow transactions.
     #[error(
-        "the brokers at {servers} do not allow transactions, which 'delivery' = 'exactly-once' needs: {reason}. Give the user the permissions Write and Describe on the transactional ids '{ids}', and Read on the consumer group '{group}', or set 'delivery' = 'at-least-once'"
+        "the brokers at {servers} do not allow transactions, which 'delivery' = 'exactly-once' needs: {}. Give the user the right Write on the transactional ids '{ids}', and Describe on the consumer group '{group}' (Read, where librdkafka writes), or set 'delivery' = 'at-least-once'",
+        reason.trim_end_matches('.')
     )]
     NotAllowed {
         /// `kafka.bootstrap.servers`.
@@ -369,7 +404,7 @@ fn help(code: RDKafkaErrorCode) -> &'static str {
         }
         RDKafkaErrorCode::TopicAuthorizationFailed
         | RDKafkaErrorCode::ClusterAuthorizationFailed => {
-            ". The user needs the permission to write to the topic"
+            ". Give the user the right Write on the topic"
         }
         RDKafkaErrorCode::MessageTimedOut => {
             ". The broker did not accept it within 'kafka.delivery.timeout.ms'"
@@ -378,10 +413,23 @@ fn help(code: RDKafkaErrorCode) -> &'static str {
     }
 }
 
+fn topic_help(code: RDKafkaErrorCode) -> &'static str {
+    match code {
+        RDKafkaErrorCode::TopicAuthorizationFailed
+        | RDKafkaErrorCode::ClusterAuthorizationFailed => {
+            ". Give the user the right Write on the topic, and Create where brokers are to create it"
+        }
+        _ => "",
+    }
+}
+
 fn transaction_help(code: RDKafkaErrorCode) -> &'static str {
     match code {
         RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::GroupAuthorizationFailed => {
-            ". Transactions record their progress as offsets of a consumer group: the user needs the permission Read on the topic and on the group. Without it, set 'delivery' = 'at-least-once'"
+            ". Transactions record their progress as offsets of a consumer group: give the user the right Read on the topic and on the group. Without it, set 'delivery' = 'at-least-once'"
+        }
+        RDKafkaErrorCode::TransactionalIdAuthorizationFailed => {
+            ". Give the user the right Write on this transactional id, and on the others that differ in the last number. Without it, set 'delivery' = 'at-least-once'"
         }
         RDKafkaErrorCode::OffsetMetadataTooLarge => {
             ". The brokers' offset.metadata.max.bytes must be at least 4096, Kafka's default"

@@ -42,6 +42,8 @@ const WITHOUT_EFFECT: [&str; 13] = [
     "metadata.max.age.ms",
     "topic.metadata.refresh.interval.ms",
 ];
+/// The header of a request has the length of the client's name in two bytes, with a sign.
+const CLIENT_BYTES_MAX: usize = i16::MAX as usize;
 /// The same for all clients.
 const STATISTICS: &str = "statistics.interval.ms";
 
@@ -94,9 +96,13 @@ impl ConnectionSettings {
     /// Only librdkafka has one of them.
     pub fn of(settings: &ClientSettings) -> Result<Self, NotSpoken> {
         let servers = settings.servers().split(',').map(Address::parse).collect::<Option<_>>();
+        let client = settings.get("client.id").unwrap_or("millstream");
+        if client.len() > CLIENT_BYTES_MAX {
+            return Err(NotSpoken::Setting("client.id".to_owned()));
+        }
         Ok(Self {
             servers: servers.ok_or_else(|| NotSpoken::Setting("bootstrap.servers".to_owned()))?,
-            client: settings.get("client.id").unwrap_or("millstream").to_owned(),
+            client: client.to_owned(),
             security: security(settings)?,
             tokens: settings.tokens().cloned(),
         })

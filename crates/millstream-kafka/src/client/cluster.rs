@@ -69,7 +69,7 @@ impl Cluster {
         env: &Env,
         purpose: &str,
     ) -> Result<Self, SourceError> {
-        let context = Context::new(env.clone(), purpose, settings.tokens());
+        let context = Context::new(env.clone(), purpose, settings.tokens()).committing_to(group);
         let client: ConsumerClient =
             create(&settings.control(group), context).map_err(client_error)?;
         let (servers, settings) = (settings.servers().to_owned(), settings.clone());

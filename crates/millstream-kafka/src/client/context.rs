@@ -34,6 +34,8 @@ pub struct Context {
     /// What the client is for, as a table's name.
     purpose: String,
     tokens: Option<Tokens>,
+    /// The consumer group that progress is committed to, if the client does that.
+    group: Option<String>,
     given: Mutex<Given>,
     heard: Mutex<Heard>,
 }
@@ -59,7 +61,25 @@ impl Context {
     /// `tokens`.
     pub fn new(env: Env, purpose: &str, tokens: Option<&Tokens>) -> Self {
         let (purpose, tokens) = (purpose.to_owned(), tokens.cloned());
-        Self { env, purpose, tokens, given: Mutex::default(), heard: Mutex::default() }
+        let (given, heard) = Default::default();
+        Self { env, purpose, tokens, group: None, given, heard }
+    }
+
+    /// The context of a client that commits progress to `group`.
+    pub fn committing_to(self, group: Option<&str>) -> Self {
+        Self { group: group.map(str::to_owned), ..self }
+    }
+
+    /// `reason`, and what to do about it if the user may not commit to the group.
+    fn explained(&self, code: Option<RDKafkaErrorCode>, reason: &str) -> String {
+        match (&self.group, code) {
+            (Some(group), Some(RDKafkaErrorCode::GroupAuthorizationFailed)) => format!(
+                "Kafka: {}. Progress is not shown in the consumer group '{group}': give the user \
+                 the right Read on it, if somebody looks at its lag",
+                reason.trim_end_matches('.')
+            ),
+            _ => format!("Kafka: {reason}"),
+        }
     }
 
     /// Gives the client its token, if the last one has become old. Blocks while somebody is asked
@@ -168,7 +188,7 @@ impl ClientContext for Context {
                 heard.refused = Some(reason.to_owned());
             }
         }
-        self.warn_now_and_then(&format!("{code:?}"), &format!("Kafka: {reason}"));
+        self.warn_now_and_then(&format!("{code:?}"), &self.explained(code, reason));
     }
 }
 
@@ -214,7 +234,7 @@ pub fn log(purpose: &str, level: RDKafkaLogLevel, facility: &str, message: &str)
     // A failed connection is logged at each attempt and also reported as an error, once. A setting
     // of the other kind of client is harmless: one set of options serves several clients.
     let repeats_itself =
-        matches!(facility, "FAIL" | "ERROR" | "REQTMOUT" | "TERMINATE" | "CONFWARN");
+        matches!(facility, "FAIL" | "ERROR" | "REQTMOUT" | "TERMINATE" | "CONFWARN" | "COMMITFAIL");
     if severe {
         tracing::error!(target: "librdkafka", client = purpose, facility, "{message}");
     } else if repeats_itself || (level as i32) > (RDKafkaLogLevel::Warning as i32) {

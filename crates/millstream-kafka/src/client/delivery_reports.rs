@@ -21,6 +21,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::context::Context;
 use crate::error::{SinkError, SourceError};
+use crate::remedy::is_about_rights;
 
 /// How much of a record's key or value an error shows.
 const EXCERPT_BYTES: usize = 60;
@@ -157,6 +158,11 @@ impl ProducerContext for Deliveries {
         if let Err((error, record)) = result {
             let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
             pending.fail(match self.context.refused().filter(|_| was_given_up(code)) {
+                // The record says which topic it is.
+                Some(reason) if is_about_rights(&reason) => {
+                    let code = RDKafkaErrorCode::TopicAuthorizationFailed;
+                    self.explain(record.topic(), record.key(), record.payload(), code)
+                }
                 Some(reason) => {
                     let servers = self.servers.clone();
                     SinkError::Cluster(SourceError::Refused { servers, reason })

@@ -24,8 +24,8 @@ const fn moved(code: i16, name: &'static str) -> Passing {
 
 /// The errors after which Kafka's own client asks again: those of its `Errors` whose exception is a
 /// `RetriableException`, as of Kafka 4.3. Misplaced are those whose exception is an
-/// `InvalidMetadataException`, and those about coordinators and leaders' epochs. The last one is
-/// not among them; it is transient because a broker that is away may come back.
+/// `InvalidMetadataException`, and those about coordinators, controllers and leaders' epochs. The
+/// last one is not among them; it is transient because a broker that is away may come back.
 pub const PASSING: [Passing; 33] = [
     waits(2, "CORRUPT_MESSAGE"),
     moved(3, "UNKNOWN_TOPIC_OR_PARTITION"),
@@ -72,6 +72,7 @@ impl ErrorCode {
     pub const RECORD_LIST_TOO_LARGE: Self = Self(18);
     pub const GROUP_AUTHORIZATION: Self = Self(30);
     pub const CLUSTER_AUTHORIZATION: Self = Self(31);
+    pub const UNSUPPORTED_SASL_MECHANISM: Self = Self(33);
     pub const UNSUPPORTED_VERSION: Self = Self(35);
     pub const DUPLICATE_SEQUENCE: Self = Self(46);
     pub const INVALID_PRODUCER_EPOCH: Self = Self(47);

@@ -40,16 +40,41 @@ pub struct SessionNumber {
     pub epoch: i32,
 }
 
-/// Partitions of one topic, each with a number that goes along.
+/// An epoch that is not known: nothing is compared with it.
+pub const NO_EPOCH: i32 = -1;
+
+/// Where a partition is read on. Each time that a partition gets another leader a new epoch begins,
+/// and brokers write the epoch into the header of each record batch (KIP-320).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The next offset.
+    pub offset: i64,
+    /// The epoch of the record batch that was read last, or [`NO_EPOCH`]. A broker whose log does
+    /// not have it up to `offset` says where its own log diverges.
+    pub epoch: i32,
+    /// The epoch of the leader as the brokers have described it, or [`NO_EPOCH`]. A broker that
+    /// knows an older or a newer one refuses, also where it only follows: without this, a replica
+    /// that does not lead any more would go on to answer (KIP-392).
+    pub leader_epoch: i32,
+}
+
+impl Position {
+    /// An offset of which nothing else is known.
+    pub fn at(offset: i64) -> Self {
+        Self { offset, epoch: NO_EPOCH, leader_epoch: NO_EPOCH }
+    }
+}
+
+/// Partitions of one topic, each with something that goes along.
 pub type OfTopic<'a, T> = (&'a str, Vec<(i32, T)>);
 
-/// Asks for record batches. `wanted` has the partitions that are new or have moved, and from which
-/// offset on; `unwanted` those that the session is to forget.
+/// Asks for record batches. `wanted` has the partitions that are new or have moved, and where each
+/// is read on; `unwanted` those that the session is to forget.
 pub fn fetch(
     body: &mut Writer,
     limits: &FetchLimits,
     session: SessionNumber,
-    wanted: &[OfTopic<'_, i64>],
+    wanted: &[OfTopic<'_, Position>],
     unwanted: &[OfTopic<'_, ()>],
 ) {
     // This is no replica.
@@ -60,13 +85,11 @@ pub fn fetch(
     body.bool(limits.only_committed);
     body.i32(session.id);
     body.i32(session.epoch);
-    list_by_topic(body, wanted, |body, offset| {
-        // The leader's epoch is not known: the broker that does not lead says so.
-        body.i32(-1);
-        body.i64(*offset);
-        // The epoch of the record before, which only replicas need, and the beginning of a
-        // replica's log.
-        body.i32(-1);
+    list_by_topic(body, wanted, |body, position| {
+        body.i32(position.leader_epoch);
+        body.i64(position.offset);
+        body.i32(position.epoch);
+        // The beginning of a replica's log.
         body.i64(-1);
         body.i32(limits.partition_bytes_max);
         body.end();
@@ -108,6 +131,18 @@ fn list_by_topic<T>(
 /// A transaction that was aborted: its producer, and the first offset it has written to.
 pub type Aborted = (i64, i64);
 
+/// The tagged field that says where a log diverges.
+const DIVERGING: u64 = 0;
+
+/// Where the log of a broker differs from the one that was read (KIP-595).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Diverging {
+    /// The largest epoch that the broker has and that is not after the one that was asked with.
+    pub epoch: i32,
+    /// Where that epoch ends in the broker's log.
+    pub end_offset: i64,
+}
+
 /// What came of one partition.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fetched<'a> {
@@ -125,6 +160,8 @@ pub struct Fetched<'a> {
     pub aborted: Vec<Aborted>,
     /// The replica that the broker would rather have asked; -1 for none.
     pub other_replica: i32,
+    /// Where the log diverges from the one that was read; there are no records then.
+    pub diverging: Option<Diverging>,
     /// Record batches, the last of which may be cut off.
     pub records: &'a [u8],
 }
@@ -153,6 +190,7 @@ pub fn fetched<'a>(body: &mut ResponseReader<'a>) -> io::Result<FetchAnswer<'a>>
         })?;
         topic.end()
     })?;
+    body.end()?;
     Ok(FetchAnswer { code, session, partitions })
 }
 
@@ -168,7 +206,15 @@ fn fetched_partition<'a>(topic: &'a str, body: &mut ResponseReader<'a>) -> io::R
     })?;
     let other_replica = body.i32()?;
     let records = body.bytes_or_null()?.unwrap_or_default();
-    body.end()?;
+    let mut diverging = None;
+    body.tagged(|tag, field| {
+        if tag == DIVERGING {
+            let (epoch, end_offset) = (field.i32()?, field.i64()?);
+            // Without an epoch it is the field's default.
+            diverging = (epoch >= 0).then_some(Diverging { epoch, end_offset });
+        }
+        Ok(())
+    })?;
     Ok(Fetched {
         topic,
         partition,
@@ -177,6 +223,7 @@ fn fetched_partition<'a>(topic: &'a str, body: &mut ResponseReader<'a>) -> io::R
         last_stable,
         aborted,
         other_replica,
+        diverging,
         records,
     })
 }
@@ -212,5 +259,6 @@ pub fn listed(body: &mut ResponseReader<'_>) -> io::Result<Vec<Listed>> {
         })?;
         topic.end()
     })?;
+    body.end()?;
     Ok(all)
 }

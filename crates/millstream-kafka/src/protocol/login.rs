@@ -5,15 +5,17 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
+use super::error_code::ErrorCode;
 use super::frame::{self, Api, SASL_AUTHENTICATE, SASL_HANDSHAKE};
 use super::read::ResponseReader;
 use super::refusal::Refusal;
+use super::requests;
+use super::responses::{self, LoginAnswer};
 use super::scram::{self, Hash};
 use super::write::Writer;
 
 /// No answer of a login is longer.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-const UNSUPPORTED_SASL_MECHANISM: i16 = 33;
 
 /// How a user is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,23 +134,16 @@ struct Exchange<'a, S> {
 
 impl<S: Read + Write> Exchange<'_, S> {
     fn agree(&mut self, mechanism: &str) -> io::Result<()> {
-        let body = |body: &mut Writer| body.short_text(mechanism);
-        let (code, known) = self.ask(SASL_HANDSHAKE, body, |answer| {
-            let code = answer.i16()?;
-            let mut known = Vec::new();
-            for _ in 0..answer.i32()?.clamp(0, 100) {
-                known.push(answer.short_text()?);
-            }
-            Ok((code, known))
-        })?;
+        let body = |body: &mut Writer| requests::sasl_handshake(body, mechanism);
+        let (code, known) = self.ask(SASL_HANDSHAKE, body, responses::sasl_handshake)?;
         match code {
-            0 => Ok(()),
-            UNSUPPORTED_SASL_MECHANISM => Err(Refusal::Login(format!(
+            ErrorCode::NONE => Ok(()),
+            ErrorCode::UNSUPPORTED_SASL_MECHANISM => Err(Refusal::Login(format!(
                 "it does not take {mechanism} on this port; 'kafka.sasl.mechanism' may be {}",
                 known.join(", ")
             ))
             .into()),
-            code => Err(Refusal::Login(format!("Kafka's error {code}")).into()),
+            ErrorCode(code) => Err(Refusal::Login(format!("Kafka's error {code}")).into()),
         }
     }
 
@@ -172,17 +167,11 @@ impl<S: Read + Write> Exchange<'_, S> {
     /// Sends one message of the mechanism. Gives the answer to it, and how long a login counts that
     /// is done with it, in milliseconds.
     fn say(&mut self, message: &[u8]) -> io::Result<(String, i64)> {
-        let body = |body: &mut Writer| {
-            body.count(message.len());
-            body.raw(message);
-            body.end();
-        };
-        let (code, reason, answer, lifetime_ms) = self.ask(SASL_AUTHENTICATE, body, |answer| {
-            let (code, reason) = (answer.i16()?, answer.text_or_null()?);
-            Ok((code, reason, answer.text_or_null()?.unwrap_or_default(), answer.i64()?))
-        })?;
+        let body = |body: &mut Writer| requests::sasl_authenticate(body, message);
+        let answer = self.ask(SASL_AUTHENTICATE, body, responses::sasl_authenticate)?;
+        let LoginAnswer { code: ErrorCode(code), reason, message, lifetime_ms } = answer;
         if code == 0 {
-            return Ok((answer, lifetime_ms));
+            return Ok((message, lifetime_ms));
         }
         let reason = reason.unwrap_or_else(|| format!("Kafka's error {code}"));
         Err(Refusal::Login(format!("{reason}; {}", self.remedy)).into())

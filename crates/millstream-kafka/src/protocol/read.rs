@@ -42,6 +42,12 @@ impl<'a> ResponseReader<'a> {
         Duration::from_millis(u64::try_from(self.throttle_ms).unwrap_or(0))
     }
 
+    /// How many bytes were not read yet.
+    #[cfg(test)]
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+
     /// Skips bytes.
     pub fn skip(&mut self, count: usize) -> io::Result<()> {
         self.take(count).map(drop)

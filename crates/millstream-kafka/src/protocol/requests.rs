@@ -31,6 +31,18 @@ pub fn metadata(body: &mut Writer, topics: &[&str], may_create: bool) {
     body.end();
 }
 
+/// Asks for a mechanism of SASL by its name.
+pub fn sasl_handshake(body: &mut Writer, mechanism: &str) {
+    body.short_text(mechanism);
+}
+
+/// Sends a message of the mechanism that was agreed on.
+pub fn sasl_authenticate(body: &mut Writer, message: &[u8]) {
+    body.count(message.len());
+    body.raw(message);
+    body.end();
+}
+
 /// Asks which broker keeps the transactional id `id`.
 pub fn find_coordinator(body: &mut Writer, id: &str) {
     body.i8(TRANSACTIONAL_ID);

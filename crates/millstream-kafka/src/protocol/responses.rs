@@ -57,6 +57,9 @@ pub struct Topic {
     pub code: ErrorCode,
     /// The leader of each partition, by partition; -1 if there is none.
     pub leaders: Vec<i32>,
+    /// The epoch of each leader, by partition: larger for each new leader of a topic; -1 if it is
+    /// not known.
+    pub epochs: Vec<i32>,
 }
 
 /// The outcome of one partition's batch.
@@ -94,6 +97,42 @@ impl Spoken {
     pub fn has_transactions(&self) -> bool {
         self.transactions >= FEATURE_LEVEL
     }
+}
+
+/// Mechanisms of SASL that a broker may name; nobody has more.
+const MECHANISMS_MAX: i32 = 100;
+
+/// Whether the broker takes the mechanism that was asked for, and which ones it takes.
+pub fn sasl_handshake(body: &mut ResponseReader<'_>) -> io::Result<(ErrorCode, Vec<String>)> {
+    let code = ErrorCode(body.i16()?);
+    let count = body.i32()?.clamp(0, MECHANISMS_MAX);
+    let known = (0..count).map(|_| body.short_text()).collect::<io::Result<_>>()?;
+    Ok((code, known))
+}
+
+/// What a broker says to a message of a login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginAnswer {
+    /// The error, or none.
+    pub code: ErrorCode,
+    /// The error in words.
+    pub reason: Option<String>,
+    /// The mechanism's own answer.
+    pub message: String,
+    /// How long the login counts, in milliseconds; 0 for any time.
+    pub lifetime_ms: i64,
+}
+
+/// The answer to a message of a login.
+pub fn sasl_authenticate(body: &mut ResponseReader<'_>) -> io::Result<LoginAnswer> {
+    let answer = LoginAnswer {
+        code: ErrorCode(body.i16()?),
+        reason: body.text_or_null()?,
+        message: body.text_or_null()?.unwrap_or_default(),
+        lifetime_ms: body.i64()?,
+    };
+    body.end()?;
+    Ok(answer)
 }
 
 /// What the broker can do; nothing if it does not know the question.
@@ -144,7 +183,9 @@ pub fn metadata(body: &mut ResponseReader<'_>) -> io::Result<(Vec<Node>, Vec<Top
     // The cluster's id and its controller.
     body.text_or_null()?;
     body.i32()?;
-    Ok((nodes, body.list(topic)?))
+    let topics = body.list(topic)?;
+    body.end()?;
+    Ok((nodes, topics))
 }
 
 fn topic(body: &mut ResponseReader<'_>) -> io::Result<Topic> {
@@ -155,27 +196,26 @@ fn topic(body: &mut ResponseReader<'_>) -> io::Result<Topic> {
     let partitions = body.list(partition)?;
     body.i32()?;
     body.end()?;
-    let mut leaders = vec![-1; partitions.len()];
-    for (partition, leader) in partitions {
-        let place = usize::try_from(partition).ok().and_then(|at| leaders.get_mut(at));
-        if let Some(place) = place {
-            *place = leader;
+    let (mut leaders, mut epochs) = (vec![-1; partitions.len()], vec![-1; partitions.len()]);
+    for (partition, leader, epoch) in partitions {
+        let at = usize::try_from(partition).unwrap_or(usize::MAX);
+        if at < leaders.len() {
+            (leaders[at], epochs[at]) = (leader, epoch);
         }
     }
-    Ok(Topic { name, id, code, leaders })
+    Ok(Topic { name, id, code, leaders, epochs })
 }
 
-fn partition(body: &mut ResponseReader<'_>) -> io::Result<(i32, i32)> {
+/// A partition's number, its leader, and the leader's epoch.
+fn partition(body: &mut ResponseReader<'_>) -> io::Result<(i32, i32, i32)> {
     body.i16()?;
-    let (partition, leader) = (body.i32()?, body.i32()?);
-    // The leader's epoch.
-    body.i32()?;
+    let (partition, leader, epoch) = (body.i32()?, body.i32()?, body.i32()?);
     // Replicas: all, in sync, offline.
     for _ in 0..3 {
         body.list(ResponseReader::i32)?;
     }
     body.end()?;
-    Ok((partition, leader))
+    Ok((partition, leader, epoch))
 }
 
 /// The broker that was looked for, or why there is none.
@@ -189,6 +229,7 @@ pub fn find_coordinator(body: &mut ResponseReader<'_>) -> io::Result<Result<Addr
         found.end()?;
         Ok((code, address))
     })?;
+    body.end()?;
     Ok(match found.into_iter().next() {
         Some((ErrorCode::NONE, address)) => Ok(address),
         Some((code, _)) => Err(code),
@@ -213,6 +254,7 @@ pub fn end_txn(body: &mut ResponseReader<'_>) -> io::Result<Result<ProducerIdent
 fn identity(body: &mut ResponseReader<'_>) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
     let code = ErrorCode(body.i16()?);
     let identity = ProducerIdentity { id: body.i64()?, epoch: body.i16()? };
+    body.end()?;
     Ok(if code == ErrorCode::NONE { Ok(identity) } else { Err(code) })
 }
 
@@ -231,6 +273,7 @@ pub fn produce(body: &mut ResponseReader<'_>) -> io::Result<Vec<Written>> {
         Ok((index, code))
     })?;
     body.throttle()?;
+    body.end()?;
     Ok(written)
 }
 

@@ -11,6 +11,7 @@ use rdkafka::producer::{BaseRecord, Producer as _};
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::columns::SinkRows;
+use crate::client::context::is_refusal;
 use crate::client::delivery_reports::Pending;
 use crate::client::native::{Outgoing, ProducerClient, ProducerTopic};
 use crate::error::SinkError;
@@ -125,6 +126,10 @@ impl Outbox {
         pending: &Pending,
     ) {
         let error = match self.client.client().fatal_error() {
+            // Another start would meet it again.
+            Some((refusal, _)) if is_refusal(refusal) => {
+                self.client.context().explain(topic, key, value, refusal)
+            }
             Some((_, reason)) => SinkError::Fatal { reason },
             None => self.client.context().explain(topic, key, value, code),
         };

@@ -252,12 +252,15 @@ impl Source for KafkaSource {
     }
 
     async fn start(&mut self, position: &SourceOffset) -> Result<(), Failure> {
-        let position = positions(position)?;
-        let reconciled = self.ask(move |cluster, options| reconcile(cluster, options, position));
+        let logged = positions(position)?;
+        let checked = logged.clone();
+        let reconciled = self.ask(move |cluster, options| reconcile(cluster, options, checked));
         let Reconciled { position, ends } = reconciled.await?;
         self.ends = ends;
         for (id, offset) in &position {
-            self.buffer.add(id.clone(), *offset);
+            let end = logged.get(id).copied().unwrap_or(*offset);
+            self.buffer.add(id.clone(), end.max(*offset));
+            self.buffer.begin_again(id, *offset, i64::MAX);
         }
         let reader = self.start_reader(&position).await?;
         let env = &self.context.env;

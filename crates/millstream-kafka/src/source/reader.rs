@@ -219,6 +219,10 @@ impl Reading {
             return;
         }
         tracing::warn!("{loss}; continuing from the earliest offset");
+        if !matches!(loss, DataLoss::AgedOut { .. }) {
+            // Where the log begins now is not known yet; no offset is before 0.
+            self.buffer.begin_again(&id, 0, i64::MAX);
+        }
         self.queue.stop(&id.topic, id.partition);
         self.start_partition(&id, EARLIEST);
     }

@@ -121,10 +121,9 @@ fn prepare(
             report(DataLoss::Shrunk { id, position, latest }, range.fail_on_data_loss)?;
             end = latest;
         }
-        if read > end {
-            // The partition was made anew during the micro-batch that is repeated.
-            read = *earliest;
-        }
+        // Where a partition was made anew or cut back, a micro-batch goes back without a row of it:
+        // what is there is the next one's.
+        read = read.min(end);
         partitions.insert(id.clone(), Progress { read, end, chunks: Vec::new() });
     }
     Ok(partitions)

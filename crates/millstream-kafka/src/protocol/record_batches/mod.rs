@@ -12,6 +12,8 @@ use super::record_batch::OVERHEAD;
 
 /// Bytes before those that the batch's length counts.
 const BEFORE_LENGTH: usize = 12;
+/// Where the leader's epoch stands.
+const EPOCH_AT: usize = 12;
 /// Where the version stands, in older forms too.
 const MAGIC_AT: usize = 16;
 const MAGIC: u8 = 2;
@@ -46,6 +48,9 @@ pub struct RawBatch<'a> {
     pub base_offset: i64,
     /// The last offset, in the same sense.
     pub last_offset: i64,
+    /// The epoch of the leader that took it; below 0 if it has none. The checksum does not cover
+    /// it, as each broker sets it.
+    pub epoch: i32,
     /// Who has written it; -1 for nobody in particular.
     pub producer: i64,
     attributes: i16,
@@ -107,6 +112,7 @@ impl<'a> RawBatch<'a> {
         Ok(Self {
             base_offset,
             last_offset,
+            epoch: i32_at(EPOCH_AT),
             producer: i64_at(43),
             attributes: i16_at(21),
             base_timestamp: i64_at(27),

@@ -33,6 +33,7 @@ use super::opening::{
 use super::progress::{self, Origin, carrier};
 use super::rotation::{Content, Transactor};
 use crate::client::cluster::client_error;
+use crate::client::context::is_refusal;
 use crate::client::create::create;
 use crate::client::delivery_reports::Pending;
 use crate::client::native::{ProducerClient, TransactionError, commit_transaction};
@@ -156,20 +157,8 @@ impl Transactor for TransactionalClient {
         crash_points::reached(Step::BeforeBegin);
         self.begun = self.env.monotonic();
         self.client().begin_transaction().map_err(|error| self.failed("its beginning", &error))?;
-        let (pending, outcome) = Pending::with_outcome(&self.env);
-        let put = self.put(content, &pending);
-        // This function's own reference: the outcome comes when the last record has given its
-        // reference back.
-        drop(pending);
-        put?;
-        crash_points::reached(Step::AfterProduce);
-        self.record(content)?;
-        crash_points::reached(Step::AfterOffsets);
-        match outcome.blocking_recv() {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(self.turned_away().unwrap_or(error)),
-            Err(_) => Err(SinkError::AfterFailure),
-        }
+        let filled = self.fill_open(content);
+        filled.map_err(|error| self.topic_refusal(content, &error).unwrap_or(error))
     }
 
     fn commit(&mut self) -> Result<(), SinkError> {
@@ -198,6 +187,44 @@ impl Transactor for TransactionalClient {
 }
 
 impl TransactionalClient {
+    /// Fills the transaction that is open.
+    fn fill_open(&mut self, content: &Content) -> Result<(), SinkError> {
+        let (pending, outcome) = Pending::with_outcome(&self.env);
+        let put = self.put(content, &pending);
+        // This function's own reference: the outcome comes when the last record has given its
+        // reference back.
+        drop(pending);
+        put?;
+        crash_points::reached(Step::AfterProduce);
+        self.record(content)?;
+        crash_points::reached(Step::AfterOffsets);
+        match outcome.blocking_recv() {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.turned_away().unwrap_or(error)),
+            Err(_) => Err(SinkError::AfterFailure),
+        }
+    }
+
+    /// That a topic refuses this user, if that is what `error` came from: it spoils the
+    /// transaction, and then calls say only that they are not possible any more, and reports of
+    /// records that these were dropped.
+    fn topic_refusal(&self, content: &Content, error: &SinkError) -> Option<SinkError> {
+        if matches!(error, SinkError::Transaction { code, .. } if is_refusal(*code)) {
+            return None;
+        }
+        // Begins nothing, since a transaction is open: the client says what has spoilt that one.
+        let KafkaError::Transaction(spoilt) = self.client().begin_transaction().err()? else {
+            return None;
+        };
+        let code = spoilt.code();
+        if !spoilt.txn_requires_abort() || code != RDKafkaErrorCode::TopicAuthorizationFailed {
+            return None;
+        }
+        let rows = content.rows.iter().find(|rows| rows.rows > 0)?;
+        let topic = self.topic.as_deref().or_else(|| rows.topic(0))?;
+        Some(self.client().context().explain(topic, rows.key(0), rows.value(0), code))
+    }
+
     fn put(&mut self, content: &Content, pending: &Arc<Pending>) -> Result<(), SinkError> {
         for rows in &content.rows {
             let mut row = 0;
@@ -225,11 +252,24 @@ impl TransactionalClient {
             set.map_err(|error| self.failed(RECORD, &error))?;
             while let Err(error) = self.send_offsets(&offsets, &group)? {
                 if !is_retriable(&error) || self.open_for() > self.timeout {
-                    return Err(self.failed(RECORD, &error));
+                    return Err(self.not_recorded(&error, index));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Why piece `piece` of the record is not in the transaction; says where it should be.
+    fn not_recorded(&self, error: &KafkaError, piece: usize) -> SinkError {
+        match self.failed(RECORD, error) {
+            SinkError::Transaction { id, step, code, reason } => {
+                let group = self.recorder.groups.lock().name(piece);
+                let topic = carrier(self.topic.as_deref());
+                let reason = format!("{reason}, in the group '{group}' for the topic '{topic}'");
+                SinkError::Transaction { id, step, code, reason }
+            }
+            other => other,
+        }
     }
 
     /// One attempt to put offsets into the transaction, on a thread that may be left behind.

@@ -18,7 +18,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use super::Names;
 use super::progress::{self, CommittedOffset, NotARecord, Origin, carrier};
 use crate::brokers::throttling::Throttling;
-use crate::client::cluster::{CONNECT_PATIENCE, Cluster, client_error};
+use crate::client::cluster::{CONNECT_PATIENCE, Cluster, client_error, serve_events};
 use crate::client::context::Context;
 use crate::client::create::create;
 use crate::client::delivery_reports::Deliveries;
@@ -154,6 +154,7 @@ impl Opening {
                 Ok(committed) => return Ok(committed),
                 Err(error) => error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail),
             };
+            let code = group_refusal(&client).unwrap_or(code);
             if is_not_allowed(code) {
                 return Err(NotOpened::NotAllowed(self.not_allowed(code.to_string())).into());
             }
@@ -190,6 +191,11 @@ impl Groups {
     pub fn new(opening: Opening) -> Result<Self, SinkError> {
         let made = vec![Arc::new(opening.group(0)?)];
         Ok(Self { opening, made })
+    }
+
+    /// The name of the group of piece `piece`.
+    pub fn name(&self, piece: usize) -> String {
+        self.opening.names.group(piece)
     }
 
     /// The group of piece `piece`.
@@ -229,6 +235,16 @@ fn committed_offset(answer: &TopicPartitionList) -> Result<Option<CommittedOffse
     element.error()?;
     let Offset::Offset(offset) = element.offset() else { return Ok(None) };
     Ok(Some(CommittedOffset { offset, metadata: element.metadata().to_owned() }))
+}
+
+/// What the brokers say to a user who may not ask for the group's coordinator. librdkafka asks
+/// again until a question about the group ends by its limit of time, and tells of the refusal in an
+/// event only, in these words.
+fn group_refusal(client: &ConsumerClient) -> Option<RDKafkaErrorCode> {
+    serve_events(client);
+    let is_refusal = |reason: &String| reason.contains("Group authorization failed");
+    let is_refused = client.context().reasons().iter().any(is_refusal);
+    is_refused.then_some(RDKafkaErrorCode::GroupAuthorizationFailed)
 }
 
 /// True if the brokers do not let this user write transactions, or do not have them.

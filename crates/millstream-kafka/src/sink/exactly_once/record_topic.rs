@@ -45,6 +45,8 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// two; aborted transactions take more.
 const LOOK_BACK: i64 = 64;
 const PARTITION: i32 = 0;
+/// What a user needs who may make the topic, but not read it.
+const RIGHTS: &str = "Give the user the rights Create, Read and Write on this topic";
 
 /// What became of making the topic.
 pub enum RecordTopic {
@@ -120,6 +122,10 @@ impl Opening {
             let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
             if !is_made && (is_absent(code) || is_refused(code)) {
                 return Ok(None);
+            }
+            if code == RDKafkaErrorCode::TopicAuthorizationFailed {
+                let problem = format!("{code}. {RIGHTS}");
+                return Err(self.unreadable(&topic, problem, Kind::Config));
             }
             if self.env.monotonic().saturating_sub(begun) > RECORD_PATIENCE {
                 return Err(self.unreadable(&topic, error.to_string(), Kind::Retry));

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::epochs::{Beginning, Epochs};
 use crate::offsets::PartitionId;
+use crate::protocol::fetch::{Diverging, NO_EPOCH, Position};
 use crate::protocol::responses::Address;
 
 /// How long a partition is read from a replica that its leader has named.
@@ -30,6 +32,30 @@ pub enum Unplaced {
     Lost,
     /// Its leader does not have the offset.
     OutOfRange,
+    /// The log of its leader is the one that was read up to this offset only.
+    Diverged(i64),
+}
+
+/// Who leads a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leader {
+    /// The number of a broker.
+    pub node: i32,
+    /// Larger than that of any leader before, or [`NO_EPOCH`].
+    pub epoch: i32,
+}
+
+/// What an answer has brought of a partition.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// From where on it was asked for.
+    pub asked: i64,
+    /// Where to read on.
+    pub end: i64,
+    /// Epochs that begin in between.
+    pub epochs: &'a [Beginning],
+    /// The partition's end; below 0 if it is not known.
+    pub seen: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +67,9 @@ enum Place {
 
 #[derive(Debug)]
 struct Tracked {
-    position: i64,
+    position: Position,
+    /// What was read before the position.
+    epochs: Epochs,
     place: Place,
     /// Until when it is read from a replica that does not lead it, on the monotonic clock.
     follower_until: Option<Duration>,
@@ -83,8 +111,8 @@ struct Waiting {
 pub struct Share {
     /// When this was so; see [`Assignment::share`].
     pub generation: u64,
-    /// The next offset of each partition.
-    pub positions: BTreeMap<PartitionId, i64>,
+    /// Where each partition is read on.
+    pub positions: BTreeMap<PartitionId, Position>,
 }
 
 impl Assignment {
@@ -93,7 +121,8 @@ impl Assignment {
     pub fn start(&self, id: PartitionId, position: i64) {
         let place = Place::None(Unplaced::Lost);
         let tracked = Tracked {
-            position,
+            position: Position::at(position),
+            epochs: Epochs::default(),
             place,
             follower_until: None,
             end: None,
@@ -117,7 +146,9 @@ impl Assignment {
         let mut state = self.state.lock();
         for (id, tracked) in &mut state.partitions {
             if &*id.topic == topic {
-                (tracked.position, tracked.place) = (-1, Place::None(Unplaced::Lost));
+                // Epochs of another topic are compared with nothing, those of leaders neither.
+                (tracked.position, tracked.epochs) = (Position::at(-1), Epochs::default());
+                tracked.place = Place::None(Unplaced::Lost);
                 (tracked.misses, tracked.retry_at) = (0, Duration::ZERO);
             }
         }
@@ -151,7 +182,7 @@ impl Assignment {
             if let Place::None(why) = tracked.place
                 && tracked.retry_at <= now
             {
-                unplaced.push((id.clone(), tracked.position, why));
+                unplaced.push((id.clone(), tracked.position.offset, why));
             }
         }
         unplaced
@@ -176,13 +207,25 @@ impl Assignment {
         self.state.lock().nodes.get(&node).cloned()
     }
 
-    /// Reads a partition from `node`, from `position` on.
-    pub fn place(&self, id: &PartitionId, node: i32, position: i64) {
+    /// True if a partition has had a later leader than `leader`: whoever names this one has not
+    /// heard of the later one yet.
+    pub fn knows_later(&self, id: &PartitionId, leader: Leader) -> bool {
+        let state = self.state.lock();
+        let known = state.partitions.get(id).map_or(NO_EPOCH, |it| it.position.leader_epoch);
+        leader.epoch != NO_EPOCH && leader.epoch < known
+    }
+
+    /// Reads a partition from `leader`, from `offset` on.
+    pub fn place(&self, id: &PartitionId, leader: Leader, offset: i64) {
         let mut state = self.state.lock();
         let Some(tracked) = state.partitions.get_mut(id) else { return };
-        tracked.place = Place::At(node);
+        tracked.place = Place::At(leader.node);
         tracked.follower_until = None;
-        tracked.position = position;
+        if tracked.position.offset != offset {
+            tracked.position = Position::at(offset);
+            tracked.epochs.cut(offset);
+        }
+        tracked.position.leader_epoch = leader.epoch;
         state.generation += 1;
         self.changed.notify_all();
     }
@@ -282,6 +325,38 @@ impl Assignment {
         }
         // A replica that follows may lack what its leader has.
         let why = if tracked.follower_until.is_some() { Unplaced::Lost } else { why };
+        if why == Unplaced::OutOfRange {
+            // A broker that cannot tell where the epoch ends says the same. If the offset turns out
+            // to be there, the epoch would be refused again and again.
+            tracked.position.epoch = NO_EPOCH;
+        }
+        tracked.take_away(why, now);
+        state.generation += 1;
+    }
+
+    /// The log of `node` is not the one that was read up to `asked`.
+    pub fn diverges(
+        &self,
+        id: &PartitionId,
+        node: i32,
+        asked: Position,
+        diverging: Diverging,
+        now: Duration,
+    ) {
+        let mut state = self.state.lock();
+        let Some(tracked) = state.partitions.get_mut(id) else { return };
+        if tracked.place != Place::At(node) {
+            return;
+        }
+        if tracked.position != asked {
+            state.generation += 1;
+            return;
+        }
+        let common = tracked.epochs.common(diverging, asked.offset);
+        // A replica that follows may lack what its leader has.
+        let is_leader = tracked.follower_until.is_none();
+        tracked.position.epoch = if is_leader { NO_EPOCH } else { tracked.position.epoch };
+        let why = if is_leader { Unplaced::Diverged(common) } else { Unplaced::Lost };
         tracked.take_away(why, now);
         state.generation += 1;
     }
@@ -299,14 +374,12 @@ impl Assignment {
         }
     }
 
-    /// Has `hand_over` take what came of a partition from `node`, which was asked for from `asked`
-    /// on and goes to `end`, if it still counts. `seen` is the partition's end.
+    /// Has `hand_over` take what came of a partition from `node`, if it still counts.
     pub fn advance(
         &self,
         id: &PartitionId,
         node: i32,
-        (asked, end): (i64, i64),
-        seen: i64,
+        progress: Progress<'_>,
         hand_over: impl FnOnce(),
     ) {
         let mut state = self.state.lock();
@@ -314,12 +387,17 @@ impl Assignment {
         if tracked.place != Place::At(node) {
             return;
         }
-        if tracked.position != asked {
+        let Progress { asked, end, epochs, seen } = progress;
+        if tracked.position.offset != asked {
             // Whoever asked has another position than the one that counts, and is to learn it.
             state.generation += 1;
             return;
         }
-        tracked.position = end;
+        tracked.position.offset = end;
+        for beginning in epochs {
+            tracked.position.epoch = beginning.epoch;
+            tracked.epochs.note(*beginning);
+        }
         tracked.misses = 0;
         if seen >= 0 {
             tracked.end = Some(seen);

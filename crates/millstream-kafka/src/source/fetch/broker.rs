@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use millstream_store::env::Env;
 
-use super::assignment::{Assignment, Share, Unplaced};
+use super::assignment::{Assignment, Progress, Share, Unplaced};
 use super::rows::{Copying, end_of, is_compressed};
 use super::session::{Session, by_topic};
 use super::settings::FetchSettings;
@@ -25,7 +25,7 @@ use crate::brokers::{Brokers, Channel, Purpose};
 use crate::offsets::PartitionId;
 use crate::protocol::connection::ANSWER_PATIENCE;
 use crate::protocol::error_code::ErrorCode;
-use crate::protocol::fetch::{self, FetchAnswer, Fetched};
+use crate::protocol::fetch::{self, FetchAnswer, Fetched, Position};
 use crate::protocol::frame::FETCH;
 use crate::source::read_ahead::{Arrival, ReadAhead};
 
@@ -159,7 +159,7 @@ impl BrokerReader {
     fn ask(&mut self) -> Result<(), RequestError> {
         let channel = self.channel()?;
         let changes = self.session.ask(&self.share.positions);
-        let wanted = by_topic(changes.wanted.iter().map(|(id, offset)| (id, *offset)));
+        let wanted = by_topic(changes.wanted.iter().map(|(id, position)| (id, *position)));
         let unwanted = by_topic(changes.unwanted.iter().map(|id| (id, ())));
         let (number, mut limits) = (self.session.number(), self.common.settings.limits.clone());
         if self.common.settings.shares {
@@ -215,11 +215,16 @@ impl BrokerReader {
         &mut self,
         fetched: &Fetched<'_>,
         id: PartitionId,
-        asked: i64,
+        asked: Position,
         arrival_us: i64,
     ) {
         if fetched.code != ErrorCode::NONE {
-            return self.refused(&id, asked, fetched.code);
+            return self.refused(&id, asked.offset, fetched.code);
+        }
+        if let Some(diverging) = fetched.diverging {
+            let Common { assignment, report, env, .. } = &self.common;
+            assignment.diverges(&id, self.node, asked, diverging, env.monotonic());
+            return report.wake();
         }
         let Common { assignment, buffer, report, env, settings, .. } = &self.common;
         let copied = self.copying.copy(fetched.records, asked, &fetched.aborted, arrival_us);
@@ -227,16 +232,19 @@ impl BrokerReader {
             true => fetched.last_stable,
             false => fetched.high_watermark,
         };
-        let end = copied.end;
+        let (end, epochs) = (copied.end, &copied.epochs);
+        let epoch = epochs.last().map_or(asked.epoch, |last| last.epoch);
+        let next = Position { offset: end, epoch, ..asked };
         // A request that is under way already was for an end that this may not have come to.
-        let is_ahead = self.is_asked && self.share.positions.get(&id).is_some_and(|at| *at != end);
+        let is_ahead = self.is_asked && self.share.positions.get(&id).is_some_and(|at| *at != next);
         if !self.is_asked {
-            self.share.positions.insert(id.clone(), end);
+            self.share.positions.insert(id.clone(), next);
         }
-        assignment.advance(&id, self.node, (asked, end), seen, || {
+        let progress = Progress { asked: asked.offset, end, epochs, seen };
+        assignment.advance(&id, self.node, progress, || {
             let rows = copied.chunks.into_iter().map(Arrival::Rows);
             // Offsets behind the last row are those of records that are left out.
-            let arrivals = rows.chain((end > asked).then_some(Arrival::End(end)));
+            let arrivals = rows.chain((end > asked.offset).then_some(Arrival::End(end)));
             buffer.push(arrivals.map(|arrival| (id.clone(), arrival)));
         });
         if is_ahead {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millstream_store::env::Thread;
 
-use super::assignment::Unplaced;
+use super::assignment::{Leader, Unplaced};
 use super::broker::{BrokerReader, Common};
 use super::session::by_topic;
 use super::trouble::{EndOfThread, Verdict};
@@ -16,7 +16,7 @@ use crate::brokers::{Brokers, Purpose};
 use crate::error::{DataLoss, SourceError};
 use crate::offsets::PartitionId;
 use crate::protocol::error_code::ErrorCode;
-use crate::protocol::fetch::{self, AT_BEGINNING, AT_END};
+use crate::protocol::fetch::{self, AT_BEGINNING, AT_END, NO_EPOCH};
 use crate::protocol::frame::LIST_OFFSETS;
 use crate::protocol::responses::Topic;
 use crate::source::orders::{Order, Orders};
@@ -28,6 +28,33 @@ const SILENCE: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// So many refusals in a row end the query.
 const REFUSALS: u32 = 3;
+
+/// A partition without a place that cannot simply be read on.
+struct Stray {
+    id: PartitionId,
+    position: i64,
+    why: Unplaced,
+    leader: Leader,
+}
+
+impl Stray {
+    /// Where it is read on, if it goes from `earliest` to `latest`, and what is lost there.
+    fn remedy(&self, earliest: i64, latest: i64) -> (i64, Option<DataLoss>) {
+        let (id, position) = (self.id.clone(), self.position);
+        match self.why {
+            _ if position < 0 => (earliest, None),
+            Unplaced::Diverged(common) => {
+                (common.max(earliest), Some(DataLoss::CutBack { id, position, common }))
+            }
+            _ if position < earliest => {
+                (earliest, Some(DataLoss::AgedOut { id, position, earliest }))
+            }
+            _ if position > latest => (earliest, Some(DataLoss::Shrunk { id, position, latest })),
+            // A leader that has just become one may not have known its end.
+            _ => (position, None),
+        }
+    }
+}
 
 /// Gives partitions their places.
 pub struct Leaders {
@@ -91,16 +118,23 @@ impl Leaders {
             }
         };
         let remade = self.remade(&described, &unplaced);
-        let mut to_locate: BTreeMap<i32, Vec<(PartitionId, i64, Unplaced)>> = BTreeMap::new();
+        let mut to_locate: BTreeMap<i32, Vec<Stray>> = BTreeMap::new();
         for (id, position, why) in unplaced {
             if remade.contains(&*id.topic) {
                 continue;
             }
+            let assignment = &self.common.assignment;
             match leader(&described, &id) {
-                Some(Ok(node)) if why == Unplaced::Lost && position >= 0 => {
-                    self.common.assignment.place(&id, node, position);
+                Some(Ok(leader)) if assignment.knows_later(&id, leader) => {
+                    assignment.postpone(&id, now);
                 }
-                Some(Ok(node)) => to_locate.entry(node).or_default().push((id, position, why)),
+                Some(Ok(leader)) if why == Unplaced::Lost && position >= 0 => {
+                    assignment.place(&id, leader, position);
+                }
+                Some(Ok(leader)) => {
+                    let stray = Stray { id, position, why, leader };
+                    to_locate.entry(leader.node).or_default().push(stray);
+                }
                 Some(Err(code)) => self.unled(&id, position, code, now),
                 None => self.common.assignment.postpone(&id, now),
             }
@@ -126,7 +160,7 @@ impl Leaders {
             if first != now && remade.insert(Arc::clone(&id.topic)) {
                 self.ids.insert(id.topic.to_string(), now);
                 let loss = DataLoss::Gone { id: id.clone(), position: *position };
-                if !self.is_end_of_query(id, loss) {
+                if !self.is_end_of_query(id, loss, "the earliest offset") {
                     self.common.assignment.begin_anew(&id.topic);
                 }
             }
@@ -165,9 +199,9 @@ impl Leaders {
     }
 
     /// Finds out where partitions begin and end, for those that are read from their beginning, and
-    /// for those whose leader does not have the offset.
-    fn locate(&mut self, node: i32, partitions: Vec<(PartitionId, i64, Unplaced)>, now: Duration) {
-        let ids: Vec<&PartitionId> = partitions.iter().map(|(id, ..)| id).collect();
+    /// for those whose leader does not have the offset, or not what was read before it.
+    fn locate(&mut self, node: i32, partitions: Vec<Stray>, now: Duration) {
+        let ids: Vec<&PartitionId> = partitions.iter().map(|stray| &stray.id).collect();
         let asked = self.offsets(node, &ids, AT_BEGINNING);
         let asked = asked.and_then(|first| Ok((first, self.offsets(node, &ids, AT_END)?)));
         let (first, last) = match asked {
@@ -178,43 +212,42 @@ impl Leaders {
                 return;
             }
         };
-        for (id, position, why) in partitions {
-            let (Some(earliest), Some(latest)) = (first.get(&id), last.get(&id)) else {
-                self.common.assignment.postpone(&id, now);
-                continue;
-            };
-            let is_known = position >= 0 && why == Unplaced::OutOfRange;
-            let loss = match position {
-                _ if !is_known => None,
-                position if position < *earliest => {
-                    Some(DataLoss::AgedOut { id: id.clone(), position, earliest: *earliest })
-                }
-                position if position > *latest => {
-                    Some(DataLoss::Shrunk { id: id.clone(), position, latest: *latest })
-                }
-                // A leader that has just become one may not have known its end.
-                _ => {
-                    self.common.assignment.place(&id, node, position);
-                    continue;
-                }
-            };
-            if let Some(loss) = loss
-                && self.is_end_of_query(&id, loss)
-            {
-                continue;
+        for stray in partitions {
+            let id = &stray.id;
+            match (first.get(id), last.get(id)) {
+                (Some(earliest), Some(latest)) => self.go_on(&stray, *earliest, *latest),
+                _ => self.common.assignment.postpone(id, now),
             }
-            self.common.assignment.place(&id, node, *earliest);
         }
     }
 
+    /// Reads a partition, which goes from `earliest` to `latest`, from where that is possible.
+    fn go_on(&self, stray: &Stray, earliest: i64, latest: i64) {
+        let Common { assignment, buffer, .. } = &self.common;
+        let Stray { id, leader, .. } = stray;
+        let (offset, loss) = stray.remedy(earliest, latest);
+        let was_cut_back = matches!(loss, Some(DataLoss::CutBack { .. }));
+        if let Some(loss) = loss
+            && self.is_end_of_query(id, loss, &format!("offset {offset}"))
+        {
+            return;
+        }
+        // Nothing comes of a partition that has no place, so rows of before and after do not mix.
+        match was_cut_back {
+            true => buffer.cut_back(id, offset, latest),
+            false => buffer.begin_again(id, offset, latest),
+        }
+        assignment.place(id, *leader, offset);
+    }
+
     /// Tells of lost records. True if the query ends with that.
-    fn is_end_of_query(&self, id: &PartitionId, loss: DataLoss) -> bool {
+    fn is_end_of_query(&self, id: &PartitionId, loss: DataLoss, next: &str) -> bool {
         if self.fail_on_data_loss {
             self.common.report.fail(SourceError::DataLoss { loss });
             self.common.assignment.stop(id);
             return true;
         }
-        tracing::warn!("{loss}; continuing from the earliest offset");
+        tracing::warn!("{loss}; continuing from {next}");
         false
     }
 
@@ -265,9 +298,10 @@ impl Leaders {
         let Ok(described) = self.describe(&ids) else { return };
         for (id, node) in &stuck {
             if let Some(Ok(leader)) = leader(&described, id)
-                && leader != *node
+                && leader.node != *node
             {
-                tracing::debug!(partition = %id, from = node, to = leader, "read from its leader");
+                let to = leader.node;
+                tracing::debug!(partition = %id, from = node, to, "read from its leader");
                 self.common.assignment.take_away(id, *node, Unplaced::Lost, now);
                 self.common.assignment.interrupt(*node);
             }
@@ -291,11 +325,14 @@ impl Leaders {
 }
 
 /// Who leads a partition, or why nobody does; `None` if there is no such partition.
-fn leader(described: &[Topic], id: &PartitionId) -> Option<Result<i32, ErrorCode>> {
-    let Topic { code, leaders, .. } = described.iter().find(|it| *it.name == *id.topic)?;
-    if *code != ErrorCode::NONE {
-        return Some(Err(*code));
+fn leader(described: &[Topic], id: &PartitionId) -> Option<Result<Leader, ErrorCode>> {
+    let topic = described.iter().find(|it| *it.name == *id.topic)?;
+    if topic.code != ErrorCode::NONE {
+        return Some(Err(topic.code));
     }
-    let leader = *leaders.get(usize::try_from(id.partition).ok()?)?;
-    Some(if leader < 0 { Err(ErrorCode::LEADER_NOT_AVAILABLE) } else { Ok(leader) })
+    let at = usize::try_from(id.partition).ok()?;
+    let (node, epoch) = (*topic.leaders.get(at)?, *topic.epochs.get(at)?);
+    // Epochs begin anew in a topic that is made again, which is noticed by its id alone.
+    let epoch = if topic.id == [0; 16] { NO_EPOCH } else { epoch };
+    Some(if node < 0 { Err(ErrorCode::LEADER_NOT_AVAILABLE) } else { Ok(Leader { node, epoch }) })
 }

@@ -12,10 +12,12 @@
 //! object is made of a record, and nothing is handed from thread to thread but whole chunks.
 //!
 //! [Who reads what](assignment) is known in one place. One thread [knows the leaders](leaders); the
-//! others [read](broker).
+//! others [read](broker). Each request has the [epoch](epochs) of what was read last, with which a
+//! broker finds out that its log is another one.
 
 mod assignment;
 mod broker;
+mod epochs;
 mod leaders;
 mod rows;
 mod session;

@@ -4,21 +4,22 @@
 use std::collections::BTreeMap;
 
 use crate::offsets::PartitionId;
-use crate::protocol::fetch::{OfTopic, SessionNumber};
+use crate::protocol::fetch::{OfTopic, Position, SessionNumber};
 
 /// A session of requests to one broker.
 #[derive(Debug, Default)]
 pub struct Session {
     number: SessionNumber,
-    /// What the broker knows: each partition, and the offset it was asked for last.
-    known: BTreeMap<PartitionId, i64>,
+    /// What the broker knows: each partition, and where it was asked for last.
+    known: BTreeMap<PartitionId, Position>,
 }
 
 /// What a request has to name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Partitions that are new or have moved, and their offsets.
-    pub wanted: Vec<(PartitionId, i64)>,
+    /// Partitions that are new or have moved, and where they are. An epoch that is another one is
+    /// a move, too.
+    pub wanted: Vec<(PartitionId, Position)>,
     /// Partitions that are not read any more.
     pub unwanted: Vec<PartitionId>,
 }
@@ -30,7 +31,7 @@ impl Session {
     }
 
     /// What the next request names, for all that is read now: `positions` are ordered.
-    pub fn ask(&mut self, positions: &BTreeMap<PartitionId, i64>) -> Changes {
+    pub fn ask(&mut self, positions: &BTreeMap<PartitionId, Position>) -> Changes {
         let is_whole = self.number.epoch == 0;
         if is_whole {
             self.known.clear();
@@ -43,19 +44,19 @@ impl Session {
             }
             is_wanted
         });
-        for (id, offset) in positions {
+        for (id, position) in positions {
             match self.known.get_mut(id) {
-                Some(known) if known == offset => continue,
-                Some(known) => *known = *offset,
-                None => _ = self.known.insert(id.clone(), *offset),
+                Some(known) if known == position => continue,
+                Some(known) => *known = *position,
+                None => _ = self.known.insert(id.clone(), *position),
             }
-            changes.wanted.push((id.clone(), *offset));
+            changes.wanted.push((id.clone(), *position));
         }
         changes
     }
 
-    /// The offset that a partition was asked for last.
-    pub fn asked(&self, id: &PartitionId) -> Option<i64> {
+    /// Where a partition was asked for last.
+    pub fn asked(&self, id: &PartitionId) -> Option<Position> {
         self.known.get(id).copied()
     }
 
@@ -97,32 +98,53 @@ mod tests {
         PartitionId::new("t", partition)
     }
 
-    fn at(positions: &[(i32, i64)]) -> BTreeMap<PartitionId, i64> {
-        positions.iter().map(|(partition, offset)| (id(*partition), *offset)).collect()
+    fn at(positions: &[(i32, i64)]) -> BTreeMap<PartitionId, Position> {
+        positions.iter().map(|at| (id(at.0), Position::at(at.1))).collect()
+    }
+
+    fn wanted(positions: &[(i32, i64)]) -> Vec<(PartitionId, Position)> {
+        at(positions).into_iter().collect()
+    }
+
+    #[test]
+    fn a_partition_with_another_epoch_is_named_again() {
+        let mut session = Session::default();
+        session.ask(&at(&[(0, 5), (1, 7)]));
+        session.answered(9);
+        for (epoch, leader_epoch) in [(3, -1), (3, 4)] {
+            let mut positions = at(&[(0, 5), (1, 7)]);
+            let moved = Position { offset: 7, epoch, leader_epoch };
+            positions.insert(id(1), moved);
+            assert_eq!(session.ask(&positions).wanted, [(id(1), moved)]);
+            session.answered(9);
+            assert_eq!(session.ask(&positions), Changes::default());
+            assert_eq!(session.asked(&id(1)), Some(moved));
+        }
     }
 
     #[test]
     fn only_changes_are_named_until_the_session_is_gone() {
         let mut session = Session::default();
         let first = session.ask(&at(&[(0, 5), (1, 7)]));
-        assert_eq!(first.wanted, [(id(0), 5), (id(1), 7)]);
+        assert_eq!(first.wanted, wanted(&[(0, 5), (1, 7)]));
         session.answered(9);
         assert_eq!(session.number(), SessionNumber { id: 9, epoch: 1 });
         let next = session.ask(&at(&[(1, 8), (2, 0)]));
-        assert_eq!((next.wanted, next.unwanted), (vec![(id(1), 8), (id(2), 0)], vec![id(0)]));
+        assert_eq!((next.wanted, next.unwanted), (wanted(&[(1, 8), (2, 0)]), vec![id(0)]));
         session.answered(9);
         assert_eq!(session.ask(&at(&[(1, 8), (2, 0)])), Changes::default());
-        assert_eq!((session.asked(&id(1)), session.asked(&id(0))), (Some(8), None));
+        let asked = (session.asked(&id(1)), session.asked(&id(0)));
+        assert_eq!(asked, (Some(Position::at(8)), None));
         session.forget();
         let whole = session.ask(&at(&[(1, 8), (2, 0)]));
-        assert_eq!(whole.wanted, [(id(1), 8), (id(2), 0)]);
+        assert_eq!(whole.wanted, wanted(&[(1, 8), (2, 0)]));
     }
 
     #[test]
     fn without_a_session_each_request_is_whole() {
         let mut session = Session::default();
         for _ in 0..2 {
-            assert_eq!(session.ask(&at(&[(0, 5)])).wanted, [(id(0), 5)]);
+            assert_eq!(session.ask(&at(&[(0, 5)])).wanted, wanted(&[(0, 5)]));
             session.answered(0);
             assert_eq!(session.number(), SessionNumber::default());
         }

@@ -183,10 +183,12 @@ mod tests {
 
     #[test]
     fn verdicts() {
-        let verdicts = [1, 2, 6, 29, 76, 78, 87, -1].map(|code| Verdict::of(ErrorCode(code)));
+        let verdicts =
+            [1, 2, 6, 29, 74, 75, 76, 78, 87, -1].map(|code| Verdict::of(ErrorCode(code)));
         let (data, config) = (Verdict::Hopeless(Kind::Data), Verdict::Hopeless(Kind::Config));
         let passing = Verdict::Passing;
-        let expected = [Verdict::OutOfRange, data, passing, config, data, passing, data, passing];
+        let (epoch, range) = (Verdict::Passing, Verdict::OutOfRange);
+        let expected = [range, data, passing, config, epoch, epoch, data, passing, data, passing];
         assert_eq!(verdicts, expected);
     }
 }

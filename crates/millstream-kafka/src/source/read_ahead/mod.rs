@@ -6,8 +6,12 @@
 //! the query stops, if it stops. Rows at or past `end` are dropped on arrival. If no rows are left
 //! before `end` but such a gap is, one more take without rows brings `taken` to `end`, so that the
 //! log ends there too, as Spark's does.
+//!
+//! A partition may [go back](queue) to an offset that it was past.
 
-use std::collections::{BTreeMap, VecDeque};
+mod queue;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millstream_engine::api::source::{Failure, ReadLimit};
@@ -19,6 +23,7 @@ use tokio::sync::Notify;
 use super::chunk::Chunk;
 use super::limits::{Limits, shares};
 use crate::offsets::{PartitionId, PerPartition, to_json};
+use queue::{Held, Queue};
 
 /// The reader pauses while this much waits; the client's own queue fills then, and the client
 /// stops fetching.
@@ -59,7 +64,7 @@ struct Partition {
     taken: i64,
     read: i64,
     end: Option<i64>,
-    chunks: VecDeque<Chunk>,
+    queue: Queue,
 }
 
 /// What [`ReadAhead::take`] returns.
@@ -126,15 +131,15 @@ impl ReadAhead {
         let mut state = self.state.lock();
         // A partition that appears after the end was fixed is not part of this query any more.
         let end = state.fixed_end.then_some(position);
-        let chunks = VecDeque::new();
-        state.partitions.insert(id, Partition { taken: position, read: position, end, chunks });
+        let queue = Queue::default();
+        state.partitions.insert(id, Partition { taken: position, read: position, end, queue });
     }
 
     /// Drops a partition and what waits of it.
     pub fn remove(&self, id: &PartitionId) {
         let mut state = self.state.lock();
         if let Some(gone) = state.partitions.remove(id) {
-            state.subtract(&gone.chunks);
+            state.changed(gone.queue.held(), Held::default());
         }
         self.space.notify_all();
         drop(state);
@@ -215,19 +220,47 @@ impl ReadAhead {
         state.fixed_end = true;
         let state = &mut *state;
         for (id, partition) in &mut state.partitions {
-            let end = ends.get(id).copied().unwrap_or(partition.taken).max(partition.taken);
+            let start = partition.queue.start(partition.taken);
+            let end = ends.get(id).copied().unwrap_or(start).max(start);
             partition.end = Some(end);
-            let before: Vec<Chunk> = partition.chunks.drain(..).collect();
-            for chunk in before {
-                state.rows -= chunk.rows() as u64;
-                state.bytes -= cost(&chunk);
-                if let Some(kept) = cut(chunk, end) {
-                    state.rows += kept.rows() as u64;
-                    state.bytes += cost(&kept);
-                    partition.chunks.push_back(kept);
-                }
-            }
+            let before = partition.queue.held();
+            partition.queue.cut(end);
+            let after = partition.queue.held();
+            state.rows = state.rows - before.rows + after.rows;
+            state.bytes = state.bytes - before.bytes + after.bytes;
         }
+        self.arrived.notify_one();
+    }
+
+    /// A partition is another one, which is read from `to` on and ends at `latest` now. What was
+    /// read of the former one is still handed out. Nothing happens if `to` is not passed yet.
+    pub fn begin_again(&self, id: &PartitionId, to: i64, latest: i64) {
+        self.go_back(id, to, latest, |_| ());
+    }
+
+    /// The log of a partition is another one from `to` on, and ends at `latest` now. What was read
+    /// there and not taken yet is dropped: its offsets are those of other records.
+    pub fn cut_back(&self, id: &PartitionId, to: i64, latest: i64) {
+        self.go_back(id, to, latest, |queue| queue.cut(to));
+    }
+
+    fn go_back(&self, id: &PartitionId, to: i64, latest: i64, drop: impl FnOnce(&mut Queue)) {
+        let mut state = self.state.lock();
+        let Some(partition) = state.partitions.get_mut(id) else { return };
+        if partition.read <= to {
+            return;
+        }
+        let before = partition.queue.held();
+        drop(&mut partition.queue);
+        let after = partition.queue.held();
+        if partition.next() > to {
+            partition.queue.go_back(to);
+        }
+        partition.read = to;
+        // An end that was fixed in the former log may never come in this one.
+        partition.end = partition.end.map(|end| end.min(latest.max(to)));
+        state.changed(before, after);
+        self.space.notify_all();
         self.arrived.notify_one();
     }
 
@@ -312,7 +345,10 @@ impl State {
     }
 
     fn at_end(&self) -> bool {
-        let taken = |partition: &Partition| partition.end.is_some_and(|end| partition.taken >= end);
+        let taken = |partition: &Partition| {
+            let at_end = partition.end.is_some_and(|end| partition.taken >= end);
+            at_end && partition.queue.is_empty()
+        };
         self.fixed_end && self.rows == 0 && self.partitions.values().all(taken)
     }
 
@@ -331,21 +367,25 @@ impl State {
         let Some(chunk) = wanted else { return };
         self.rows += chunk.rows() as u64;
         self.bytes += cost(&chunk);
-        partition.chunks.push_back(chunk);
+        partition.queue.push(chunk);
+    }
+
+    /// What waits of a partition is not what it was.
+    fn changed(&mut self, before: Held, after: Held) {
+        self.rows = self.rows - before.rows + after.rows;
+        self.bytes = self.bytes - before.bytes + after.bytes;
     }
 
     fn take(&mut self, rows_max: Option<u64>, now_us: i64) -> PolledChunks {
-        let waiting: Vec<u64> = self.partitions.values().map(Partition::rows).collect();
+        let waiting: Vec<u64> = self.partitions.values().map(|it| it.queue.rows()).collect();
         let shares = match rows_max {
             Some(rows_max) => shares(rows_max, &waiting),
             None => waiting,
         };
         let mut chunks = Vec::new();
         for ((id, partition), share) in self.partitions.iter_mut().zip(&shares) {
-            let waited = partition.chunks.len();
-            let taken = partition.take(*share);
-            // Of a chunk that was cut in two both parts count as chunks.
-            self.bytes += (partition.chunks.len() + taken.len() - waited) * CHUNK_BYTES;
+            let (taken, bytes) = partition.take(*share);
+            self.bytes += bytes;
             if !taken.is_empty() {
                 chunks.push((id.clone(), taken));
             }
@@ -361,39 +401,29 @@ impl State {
         let end = SourceOffset::new(to_json(ends));
         PolledChunks { end, rows, oldest_arrival_us, chunks }
     }
-
-    fn subtract(&mut self, chunks: &VecDeque<Chunk>) {
-        self.rows -= chunks.iter().map(|chunk| chunk.rows() as u64).sum::<u64>();
-        self.bytes -= chunks.iter().map(cost).sum::<usize>();
-    }
 }
 
 impl Partition {
-    fn rows(&self) -> u64 {
-        self.chunks.iter().map(|chunk| chunk.rows() as u64).sum()
+    /// Up to where the newest rows would be taken if all that waits were.
+    fn next(&self) -> i64 {
+        self.queue.end(self.taken)
     }
 
-    fn take(&mut self, rows: u64) -> Vec<Chunk> {
-        let mut wanted = usize::try_from(rows).unwrap_or(usize::MAX);
-        let mut taken = Vec::new();
-        while wanted > 0 {
-            let chunk = self.chunks.pop_front().expect("a share is of rows that are there");
-            if chunk.rows() > wanted {
-                self.chunks.push_front(chunk.slice(wanted, chunk.rows() - wanted));
-                taken.push(chunk.slice(0, wanted));
-                break;
-            }
-            wanted -= chunk.rows();
-            taken.push(chunk);
+    /// Takes so many rows, and gives the bytes that are counted besides; see [`Queue::take`].
+    fn take(&mut self, rows: u64) -> (Vec<Chunk>, usize) {
+        if let Some(to) = self.queue.take_back() {
+            self.taken = to;
+            return (Vec::new(), 0);
         }
+        let (taken, bytes) = self.queue.take(rows);
         // With nothing left the position is past the last row: `read` also covers transaction
         // markers and compacted records, which have offsets but no rows.
-        if self.chunks.is_empty() {
+        if self.queue.is_empty() {
             self.taken = self.read.min(self.end.unwrap_or(i64::MAX));
         } else if let Some(last) = taken.last() {
             self.taken = last.end_offset();
         }
-        taken
+        (taken, bytes)
     }
 }
 

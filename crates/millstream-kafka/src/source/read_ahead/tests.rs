@@ -268,3 +268,100 @@ fn the_ends_of_partitions_are_asked_for_without_the_lock() {
     };
     assert_eq!(buffer.behind(end_seen), [id(1)]);
 }
+
+fn take_all(buffer: &ReadAhead) -> Vec<(String, Vec<i64>)> {
+    let take = || buffer.take(ReadLimit::Configured).unwrap();
+    let taken = std::iter::from_fn(take).map(|taken| {
+        let chunks = taken.chunks.iter().flat_map(|(_, chunks)| chunks);
+        let offsets: Vec<i64> = chunks.flat_map(|chunk| chunk.offset.values().to_vec()).collect();
+        assert_eq!(offsets.len() as u64, taken.rows);
+        (taken.end.as_str().to_owned(), offsets)
+    });
+    let all = taken.collect();
+    assert_eq!(buffer.state.lock().rows, 0);
+    assert_eq!(buffer.state.lock().bytes, 0);
+    all
+}
+
+fn end_of_both(first: i64, second: i64) -> String {
+    format!(r#"{{"in":{{"0":{first},"1":{second}}}}}"#)
+}
+
+#[test]
+fn a_log_that_is_cut_back_behind_what_was_taken_goes_on_in_the_next_micro_batch() {
+    let buffer = buffer(Limits::default(), 2);
+    buffer.push([(id(0), rows(0..6))]);
+    assert_eq!(take(&buffer, ReadLimit::Configured), Some((end_of_both(6, 0), 6)));
+    buffer.push([(id(0), rows(6..9)), (id(1), rows(0..1))]);
+    buffer.cut_back(&id(0), 4, 9);
+    buffer.push([(id(0), rows(4..8))]);
+    // And once more, before any of it was taken.
+    buffer.cut_back(&id(0), 7, 9);
+    buffer.cut_back(&id(0), 2, 9);
+    buffer.push([(id(0), rows(2..5)), (id(1), rows(1..2))]);
+    let expected = [(end_of_both(2, 2), vec![0, 1]), (end_of_both(5, 2), vec![2, 3, 4])];
+    assert_eq!(take_all(&buffer), expected);
+}
+
+#[test]
+fn a_log_that_is_cut_back_ahead_of_what_was_taken_leaves_no_trace() {
+    let buffer = buffer(Limits::default(), 2);
+    buffer.push([(id(0), rows(0..6)), (id(0), rows(6..9)), (id(0), Arrival::End(12))]);
+    buffer.cut_back(&id(0), 7, 9);
+    assert_eq!(buffer.read(), ends(&[(0, 7), (1, 0)]));
+    buffer.push([(id(0), rows(7..9))]);
+    assert_eq!(take_all(&buffer), [(end_of_both(9, 0), (0..9).collect::<Vec<_>>())]);
+    // One that does not go back is not touched.
+    buffer.cut_back(&id(0), 9, 9);
+    buffer.cut_back(&id(7), 0, 9);
+    assert_eq!(take_all(&buffer), []);
+}
+
+#[test]
+fn what_was_read_of_a_topic_before_it_was_made_again_is_handed_out() {
+    let buffer = buffer(Limits { rows_max: Some(3), ..Limits::default() }, 2);
+    buffer.push([(id(0), rows(0..4))]);
+    buffer.begin_again(&id(0), 0, 2);
+    buffer.push([(id(0), rows(0..2)), (id(1), rows(0..1))]);
+    let all = take_all(&buffer);
+    let offsets: Vec<i64> = all.iter().flat_map(|(_, offsets)| offsets.clone()).collect();
+    let ends: Vec<&str> = all.iter().map(|(end, _)| end.as_str()).collect();
+    assert_eq!(offsets, [0, 1, 0, 2, 3, 0, 1]);
+    let expected =
+        [(2, 1), (4, 1), (0, 1), (2, 1)].map(|(first, second)| end_of_both(first, second));
+    assert_eq!(ends, expected);
+}
+
+#[test]
+fn an_end_that_a_log_does_not_have_any_more_is_not_waited_for() {
+    for (latest, end) in [(7, 7), (3, 4), (20, 9)] {
+        let buffer = buffer(Limits::default(), 1);
+        buffer.push([(id(0), rows(0..6))]);
+        buffer.fix_end(&ends(&[(0, 9)]));
+        assert_eq!(take(&buffer, ReadLimit::Configured).map(|(_, rows)| rows), Some(6));
+        buffer.cut_back(&id(0), 4, latest);
+        assert!(!buffer.at_end(), "that it goes back has to be logged");
+        if end > 4 {
+            buffer.push([(id(0), rows(4..end))]);
+        }
+        let rows = (4..end).collect::<Vec<_>>();
+        let last = format!(r#"{{"in":{{"0":{end}}}}}"#);
+        let all = take_all(&buffer);
+        assert_eq!(all[0], (r#"{"in":{"0":4}}"#.to_owned(), vec![]));
+        assert_eq!(all.get(1), (end > 4).then_some(&(last, rows)));
+        assert!(buffer.at_end());
+    }
+}
+
+#[test]
+fn an_end_is_fixed_for_what_comes_after_going_back() {
+    let buffer = buffer(Limits::default(), 1);
+    buffer.push([(id(0), rows(0..9))]);
+    assert!(take(&buffer, ReadLimit::Configured).is_some());
+    buffer.begin_again(&id(0), 0, i64::MAX);
+    buffer.push([(id(0), rows(0..3))]);
+    buffer.fix_end(&ends(&[(0, 2)]));
+    let expected = [(r#"{"in":{"0":0}}"#, vec![]), (r#"{"in":{"0":2}}"#, vec![0, 1])];
+    assert_eq!(take_all(&buffer), expected.map(|(end, rows)| (end.to_owned(), rows)));
+    assert!(buffer.at_end());
+}

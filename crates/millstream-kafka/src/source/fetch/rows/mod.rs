@@ -4,9 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
-use crate::protocol::fetch::Aborted;
+use crate::protocol::fetch::{Aborted, Position};
 use crate::protocol::record_batches::{Malformed, RawBatch, RawBatches, Records};
 use crate::source::chunk::{Chunk, ChunkBuilder};
+use crate::source::fetch::epochs::Beginning;
 
 /// A chunk is finished when it has this many bytes; Arrow's offsets end at 2 GiB.
 const CHUNK_BYTES_MAX: usize = 256 << 20;
@@ -18,11 +19,14 @@ const APPENDED: i32 = 1;
 
 /// Where an answer ends, from its headers alone.
 ///
-/// Returns the offset after its last whole batch, or `position` without one. Batches that turn out
-/// to be malformed are found by [`Copying`].
-pub fn end_of(records: &[u8], position: i64) -> i64 {
+/// Returns the offset after its last whole batch, and the batch's epoch; `position` without one.
+/// Batches that turn out to be malformed are found by [`Copying`].
+pub fn end_of(records: &[u8], position: Position) -> Position {
     let batches = RawBatches::of(records).map_while(Result::ok);
-    batches.fold(position, |end, batch| end.max(batch.last_offset + 1))
+    batches.fold(position, |end, batch| match batch.last_offset {
+        last if last < end.offset => end,
+        last => Position { offset: last + 1, epoch: batch.epoch, ..end },
+    })
 }
 
 /// True if some of it is compressed, so that it may be far more than it seems.
@@ -45,6 +49,8 @@ pub struct Copied {
     pub chunks: Vec<Chunk>,
     /// Where to read on; `position` if there was no whole batch.
     pub end: i64,
+    /// Epochs that begin among what was read: each with the offset from which on batches are of it.
+    pub epochs: Vec<Beginning>,
     /// Why reading cannot go on from there.
     pub malformed: Option<Malformed>,
 }
@@ -62,11 +68,12 @@ impl Copying {
     pub fn copy(
         &mut self,
         records: &[u8],
-        position: i64,
+        position: Position,
         aborted: &[Aborted],
         arrival_us: i64,
     ) -> Copied {
-        let mut copied = Copied { end: position, ..Copied::default() };
+        let mut copied = Copied { end: position.offset, ..Copied::default() };
+        let mut epoch = position.epoch;
         let mut transactions = Transactions::new(aborted);
         let mut copied_bytes = 0;
         for batch in RawBatches::of(records) {
@@ -87,6 +94,10 @@ impl Copying {
                 if !batch.is_control() && !is_left_out {
                     copied_bytes +=
                         self.copy_batch(&batch, position, &mut copied.chunks, arrival_us)?;
+                }
+                if batch.epoch != epoch {
+                    epoch = batch.epoch;
+                    copied.epochs.push(Beginning { epoch, offset: position });
                 }
                 Ok(batch.last_offset + 1)
             });

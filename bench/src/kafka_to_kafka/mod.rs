@@ -2,23 +2,30 @@
 //! input topic to its receipt from the output topic.
 //!
 //! Rounds of the relay and of the engine take turns, so that a slow drift of the machine meets
-//! both.
+//! both, and each round begins with another one.
 
-use clap::ValueEnum;
+mod summary;
+mod systems;
+
 use millstream_store::env::Env;
 use serde::Serialize;
 
-use crate::broker::Broker;
-use crate::engine::{Delivery, EngineOptions, Millstream};
+use crate::broker::{Broker, ClientOptions, Replication};
+use crate::engine::{Delivery, EngineOptions};
 use crate::error::Error;
 use crate::report::{self, Report};
-use crate::round::{self, Load, Medians, RoundOutcome, Stage};
-use crate::settings;
-use crate::system::{Relay, SystemUnderTest};
+use crate::round::{self, Load, RoundOutcome, Stage};
+use crate::system::Relay;
 use crate::work_directory::WorkDirectory;
+use crate::{settings, turns};
+use summary::Summary;
+use systems::System;
 
-/// Characters of the longest name.
-const NAME_WIDTH: usize = 11;
+/// Records a second before anything is measured. More is more than a broker takes whose code is not
+/// compiled yet.
+const WARMUP_RATE: u64 = 5_000;
+/// Characters of the summary's title.
+const TITLE_WIDTH: usize = 18;
 
 /// Flags of `millstream-bench kafka-to-kafka`.
 #[derive(Debug, clap::Args)]
@@ -38,12 +45,20 @@ pub struct Flags {
     /// Seconds at the same rate before that, not measured
     #[arg(long, default_value_t = 5)]
     warmup: u64,
+    /// Seconds before the first round in which the relay warms the brokers up, at 5,000 records/s;
+    /// as long again with transactions, if they are measured
+    #[arg(long, default_value_t = 20, value_name = "SECONDS")]
+    broker_warmup: u64,
     /// Rounds at each rate, the relay and the engine taking turns
     #[arg(long, default_value_t = 3)]
     repeat: u32,
     /// A broker that is running already, HOST:PORT; otherwise Apache Kafka is started
     #[arg(long, value_name = "HOST:PORT")]
     brokers: Option<String>,
+    /// Start three brokers instead of one, with a replication factor of 3 and 2 as
+    /// min.insync.replicas
+    #[arg(long, conflicts_with = "brokers")]
+    cluster: bool,
     /// Option of the engine: `source.NAME=V` stands in the pipeline's source table, anything else
     /// is handed to `run --set`
     #[arg(long, value_name = "K=V")]
@@ -54,20 +69,12 @@ pub struct Flags {
     /// Measure the engine by TLS, with a user by SCRAM and with zstd, too
     #[arg(long, conflicts_with = "brokers")]
     secure: bool,
+    /// What is measured, in the order of the first round; relay and millstream if not given
+    #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "only")]
+    systems: Vec<System>,
     /// Measure only one of them
     #[arg(long)]
     only: Option<System>,
-}
-
-/// What is measured, in the order of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum System {
-    /// The Kafka client alone.
-    Relay,
-    /// `millstream run`.
-    Millstream,
-    /// The same by TLS, with a user and with compression.
-    Secure,
 }
 
 /// Fields that tell which measurements may be compared.
@@ -83,40 +90,26 @@ pub struct Setup {
     pub seconds: u64,
     /// `linger.ms` of the generator, the same for every system.
     pub generator_linger_ms: u64,
+    /// Seconds in which the brokers were warmed up.
+    pub broker_warmup_seconds: u64,
     /// Options the engine was given.
     pub engine_options: Vec<String>,
-    /// What the engine's sink promises.
+    /// What the engine's sink promises; of a system that has one of its own, that.
     pub delivery: Delivery,
+    /// How many brokers keep a record.
+    #[serde(flatten)]
+    pub replication: Replication,
 }
 
 /// One result line: one system in one round.
 #[derive(Clone, Debug, Serialize)]
-struct KafkaToKafkaLine {
+pub struct KafkaToKafkaLine {
     configuration: String,
     round: u32,
     #[serde(flatten)]
     setup: Setup,
     #[serde(flatten)]
     outcome: RoundOutcome,
-}
-
-/// Medians over the rounds at one rate.
-#[derive(Clone, Debug, Serialize)]
-struct Summary {
-    #[serde(flatten)]
-    setup: Setup,
-    rounds: u32,
-    missing: u64,
-    duplicated: u64,
-    relay: Option<Medians>,
-    millstream: Option<Medians>,
-    secure: Option<Medians>,
-    /// Engine over relay; 1 means that the engine costs nothing.
-    ratio_p50: Option<f64>,
-    ratio_p99: Option<f64>,
-    /// The engine by TLS over the engine in plain text.
-    secure_ratio_p50: Option<f64>,
-    secure_ratio_p99: Option<f64>,
 }
 
 /// Runs the whole benchmark. True if no record was lost.
@@ -126,18 +119,21 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         EngineOptions { delivery: flags.delivery, ..EngineOptions::parse(&flags.engine_option)? };
     // Made before the broker and so dropped after it: nobody writes there any more.
     let work = WorkDirectory::create()?;
-    let (broker, client) = match flags.secure {
-        true => Broker::start_secure(&work)?,
-        false => (Broker::of(&work, flags.brokers.as_deref())?, Vec::new()),
-    };
+    let (broker, by_tls) = flags.start_brokers(&work)?;
+    let systems = flags.systems();
+    let names = systems.iter().map(|system| report::name(system).len());
     let bench = Bench {
         flags,
         options,
-        client,
+        by_tls,
+        name_width: names.fold(TITLE_WIDTH, usize::max),
+        systems,
+        replication: broker.replication,
         stage: Stage::new(env, &work, &broker),
         report: Report::new("kafka-to-kafka", Some(&broker)),
     };
-    eprintln!("{}", round::table_head(NAME_WIDTH));
+    bench.warm_brokers_up()?;
+    eprintln!("{}", round::table_head(bench.name_width));
     let mut complete = true;
     for &rate in &flags.rate {
         complete &= bench.rate(rate)?;
@@ -150,6 +146,11 @@ fn check(flags: &Flags) -> Result<(), Error> {
         let problem = "--rate and --repeat must be at least 1".to_owned();
         return Err(Error::Flags { problem });
     }
+    if flags.is_secure() && flags.brokers.is_some() {
+        let problem = "--brokers: for the system `secure` the benchmark starts brokers of its own; \
+                       leave one of them out";
+        return Err(Error::Flags { problem: problem.to_owned() });
+    }
     flags.rate.iter().try_for_each(|rate| flags.load(*rate).check())
 }
 
@@ -159,10 +160,21 @@ impl Flags {
         Load { rate, size, partitions, seconds, warmup }
     }
 
-    fn systems(&self) -> impl Iterator<Item = System> {
-        let systems = System::value_variants().iter().copied();
-        let is_asked = |system: &System| self.secure || *system != System::Secure;
-        systems.filter(is_asked).filter(|system| self.only.is_none_or(|only| only == *system))
+    fn systems(&self) -> Vec<System> {
+        systems::chosen(&self.systems, self.only, self.secure)
+    }
+
+    fn is_secure(&self) -> bool {
+        self.systems().contains(&System::Secure)
+    }
+
+    /// The brokers, and the options of a client that reaches them by TLS, if they speak it.
+    fn start_brokers(&self, work: &WorkDirectory) -> Result<(Broker, ClientOptions), Error> {
+        match (self.cluster, self.is_secure()) {
+            (true, _) => Broker::start_cluster(work),
+            (false, true) => Broker::start_secure(work),
+            (false, false) => Ok((Broker::of(work, self.brokers.as_deref())?, Vec::new())),
+        }
     }
 }
 
@@ -170,103 +182,76 @@ struct Bench<'a> {
     flags: &'a Flags,
     options: EngineOptions,
     /// Options of a client by TLS.
-    client: Vec<(String, String)>,
+    by_tls: ClientOptions,
+    systems: Vec<System>,
+    /// Characters of the longest name.
+    name_width: usize,
+    replication: Replication,
     stage: Stage<'a>,
     report: Report,
 }
 
 impl Bench<'_> {
+    /// Sends records before anything is measured. A broker that has just started interprets its
+    /// code, and the first round would be about that.
+    fn warm_brokers_up(&self) -> Result<(), Error> {
+        let Flags { broker_warmup: seconds, delivery, .. } = *self.flags;
+        if seconds == 0 {
+            return Ok(());
+        }
+        let load = Load { rate: WARMUP_RATE, seconds, warmup: 0, ..self.flags.load(WARMUP_RATE) };
+        let with_transactions = self.systems.iter().any(|system| system.has_transactions(delivery));
+        for transactions in [false, true].into_iter().filter(|it| !it || with_transactions) {
+            let kind = if transactions { "transactional" } else { "plain" };
+            eprintln!("warming up: {seconds} s at {WARMUP_RATE}/s through the {kind} relay");
+            let relay = Relay { transactions };
+            self.stage.run(&relay, load, &format!("warmup-{kind}"), 0)?;
+        }
+        Ok(())
+    }
+
     fn rate(&self, rate: u64) -> Result<bool, Error> {
         let mut lines = Vec::new();
         for round in 1..=self.flags.repeat {
-            for system in self.flags.systems() {
+            for system in turns::of_round(&self.systems, round) {
                 let line = self.round(system, rate, round)?;
                 self.report.line("round", &line)?;
-                let name = &line.configuration;
-                eprintln!(
-                    "{}",
-                    round::table_row(name, NAME_WIDTH, rate, round, &line.outcome.shown())
-                );
+                let (name, width) = (&line.configuration, self.name_width);
+                eprintln!("{}", round::table_row(name, width, rate, round, &line.outcome.shown()));
                 lines.push(line);
             }
         }
-        let summary = self.summary(self.setup(rate), &lines);
+        let setup = self.setup(rate, self.flags.delivery);
+        let summary = Summary::of(setup, self.flags.repeat, &self.systems, &lines);
         self.report.line("summary", &summary)?;
-        if let (Some(p50), Some(p99)) = (summary.ratio_p50, summary.ratio_p99) {
-            eprintln!("{rate:>8}/s  millstream / relay: p50 x{p50:.2}, p99 x{p99:.2}");
-        }
-        if let (Some(p50), Some(p99)) = (summary.secure_ratio_p50, summary.secure_ratio_p99) {
-            eprintln!("{rate:>8}/s  secure / millstream: p50 x{p50:.2}, p99 x{p99:.2}");
-        }
+        eprintln!("\n{}\n", summary.table(self.name_width));
         Ok(summary.missing == 0)
     }
 
-    fn setup(&self, rate: u64) -> Setup {
+    fn setup(&self, rate: u64, delivery: Delivery) -> Setup {
         Setup {
             rate,
             size: self.flags.size,
             partitions: self.flags.partitions,
             seconds: self.flags.seconds,
             generator_linger_ms: settings::generator_linger_ms(rate),
+            broker_warmup_seconds: self.flags.broker_warmup,
             engine_options: self.flags.engine_option.clone(),
-            delivery: self.flags.delivery,
+            delivery,
+            replication: self.replication,
         }
     }
 
     fn round(&self, system: System, rate: u64, round: u32) -> Result<KafkaToKafkaLine, Error> {
         let configuration = report::name(&system);
         let label = format!("{configuration}-{rate}-{round}");
-        let system_under_test = self.system_under_test(system);
+        let system_under_test = system.system_under_test(&self.options, &self.by_tls);
+        let load = self.flags.load(rate);
         Ok(KafkaToKafkaLine {
             configuration,
             round,
-            setup: self.setup(rate),
-            outcome: self.stage.run(
-                system_under_test.as_ref(),
-                self.flags.load(rate),
-                &label,
-                round,
-            )?,
+            setup: self.setup(rate, system.delivery(self.flags.delivery)),
+            outcome: self.stage.run(system_under_test.as_ref(), load, &label, round)?,
         })
-    }
-
-    fn system_under_test(&self, system: System) -> Box<dyn SystemUnderTest> {
-        match system {
-            System::Relay => Box::new(Relay { transactions: false }),
-            System::Millstream => Box::new(Millstream { options: self.options.clone() }),
-            System::Secure => {
-                let (client, options) = (self.client.clone(), self.options.clone());
-                Box::new(Millstream { options: EngineOptions { client, ..options } })
-            }
-        }
-    }
-
-    fn summary(&self, setup: Setup, lines: &[KafkaToKafkaLine]) -> Summary {
-        let medians = |system: System| {
-            let name = report::name(&system);
-            let of_it = lines.iter().filter(|line| line.configuration == name);
-            Medians::of(of_it.map(|line| &line.outcome))
-        };
-        let (relay, millstream) = (medians(System::Relay), medians(System::Millstream));
-        let secure = medians(System::Secure);
-        let over = |of: &Option<Medians>, floor: &Option<Medians>, value: fn(&Medians) -> f64| {
-            let (of, floor) = (value(of.as_ref()?), value(floor.as_ref()?));
-            (floor > 0.0).then(|| report::rounded(of / floor, 3))
-        };
-        let p50 = |medians: &Medians| medians.p50_ms;
-        let p99 = |medians: &Medians| medians.p99_ms;
-        Summary {
-            setup,
-            rounds: self.flags.repeat,
-            missing: lines.iter().map(|line| line.outcome.missing).sum(),
-            duplicated: lines.iter().map(|line| line.outcome.duplicated).sum(),
-            ratio_p50: over(&millstream, &relay, p50),
-            ratio_p99: over(&millstream, &relay, p99),
-            secure_ratio_p50: over(&secure, &millstream, p50),
-            secure_ratio_p99: over(&secure, &millstream, p99),
-            relay,
-            millstream,
-            secure,
-        }
     }
 }

@@ -1,14 +1,16 @@
 //! Whatever a broker answers is read or refused.
 
+mod conformance;
+
 use std::io;
 
 use millstream_fuzz::Target;
 
-use super::error_code::ErrorCode;
-use super::fetch;
-use super::frame::{self, API_VERSIONS, Api, METADATA};
-use super::read::ResponseReader;
-use super::responses;
+use crate::protocol::error_code::ErrorCode;
+use crate::protocol::fetch;
+use crate::protocol::frame::{self, API_VERSIONS, Api, METADATA};
+use crate::protocol::read::ResponseReader;
+use crate::protocol::responses;
 
 /// A compact text.
 fn text(text: &str) -> Vec<u8> {
@@ -33,7 +35,9 @@ fn answers() -> Vec<Vec<u8>> {
     let feature = [&[1, 2][..], &[u8::try_from(feature.len() + 1).expect("few"), 2], &feature];
     let versions = [&[0, 0, 6][..], &apis, &[0; 4], &feature.concat()].concat();
     let aborted = [&[2][..], &[0; 16], &[0]].concat();
-    let partition = [&[0; 30][..], &aborted, &[0xff; 4], &[3, 1, 2], &[0]].concat();
+    // Where the log diverges is a tagged field.
+    let diverging = [&[1, 0, 13][..], &[0; 3], &[5], &[0; 7], &[77], &[0]].concat();
+    let partition = [&[0; 30][..], &aborted, &[0xff; 4], &[3, 1, 2], &diverging].concat();
     let fetch = [&[0; 10][..], &[2], &text("in"), &[2], &partition, &[0], &[0]].concat();
     let partition = [&[0; 26][..], &[0]].concat();
     let listed = [&[0; 4][..], &[2], &text("in"), &[2], &partition, &[0], &[0]].concat();
@@ -63,7 +67,8 @@ fn read(kind: u8, answer: &mut ResponseReader<'_>) -> io::Result<String> {
         6 => {
             let answer = fetch::fetched(answer)?;
             let records: usize = answer.partitions.iter().map(|it| it.records.len()).sum();
-            format!("{} {:?}", records.min(3), answer.code == ErrorCode::NONE)
+            let diverges = answer.partitions.iter().any(|it| it.diverging.is_some());
+            format!("{} {:?} {diverges}", records.min(3), answer.code == ErrorCode::NONE)
         }
         _ => format!("{:?}", fetch::listed(answer)?.iter().map(|it| it.offset.is_ok()).min()),
     })
