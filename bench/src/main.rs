@@ -175,6 +175,7 @@ fn main() -> ExitCode {
 fn start() -> ExitCode {
     let arguments = Arguments::parse();
     start_logging();
+    millstream_testkit::kafka::run_as_in_production();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = match runtime.enable_all().thread_stack_size(STACK_BYTES).build() {
         Ok(runtime) => runtime,

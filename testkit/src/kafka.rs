@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -21,15 +21,14 @@ use tempfile::TempDir;
 use crate::admin::Admin;
 use crate::certificates::Authority;
 use crate::error::Error;
+use crate::kafka_java::java;
+pub use crate::kafka_java::{VERSION, run_as_in_production};
 use crate::program::Usage;
 use crate::proxy::Proxy;
 use crate::tokens::{AUDIENCE, ISSUER, Provider};
 use crate::topics::Topics;
 use crate::{cache, process, program, requests, wait};
 
-/// The version that is started.
-pub const VERSION: &str = "4.3.1";
-const POM: &str = include_str!("../../tests/kafka/pom.xml");
 const START_LIMIT: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -361,14 +360,6 @@ impl Drop for Broker {
 fn temp_directory(parent: &Path) -> Result<TempDir, Error> {
     let directory = tempfile::Builder::new().prefix("millstream-kafka-").tempdir_in(parent);
     directory.map_err(Error::file("make a directory in", parent))
-}
-
-fn java(directory: &Path, options: &[String]) -> Result<Command, Error> {
-    let jars = cache::jars(&format!("kafka-{VERSION}"), POM)?;
-    let mut java = Command::new("java");
-    java.args(options).args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]);
-    java.arg(jars.join("*")).current_dir(directory).stdin(Stdio::null());
-    Ok(java)
 }
 
 /// `users` are those of SCRAM.

@@ -33,6 +33,7 @@ pub mod disk_record;
 pub mod error;
 pub mod http_receiver;
 pub mod kafka;
+mod kafka_java;
 pub mod passage;
 pub mod process;
 pub mod program;

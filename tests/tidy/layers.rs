@@ -394,6 +394,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "requests",
             "topics",
             "tokens",
+            "kafka_java",
             "kafka",
             "rights",
             "redis",

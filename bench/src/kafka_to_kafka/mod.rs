@@ -47,7 +47,7 @@ pub struct Flags {
     warmup: u64,
     /// Seconds before the first round in which the relay warms the brokers up, at 5,000 records/s;
     /// as long again with transactions, if they are measured
-    #[arg(long, default_value_t = 20, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     broker_warmup: u64,
     /// Rounds at each rate, the relay and the engine taking turns
     #[arg(long, default_value_t = 3)]
