@@ -6,10 +6,10 @@ use arrow::array::{Array, AsArray as _, StructArray};
 use arrow::datatypes::{
     DataType, Date32Type, Date64Type, Decimal128Type, Decimal256Type, DurationMicrosecondType,
     DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float32Type, Float64Type,
-    Int8Type, Int16Type, Int32Type, Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType,
-    IntervalUnit, IntervalYearMonthType, TimeUnit, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Int8Type, Int16Type, Int32Type, Int64Type, IntervalDayTimeType, IntervalMonthDayNano,
+    IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::util::display::array_value_to_string;
 use serde_json::Value;
@@ -152,6 +152,9 @@ pub fn of_array(array: &dyn Array, row: usize) -> Cell {
             let dictionary = array.as_any_dictionary();
             of_array(dictionary.values(), dictionary.normalized_keys()[row])
         }
+        DataType::Interval(IntervalUnit::MonthDayNano) => Cell::Text(calendar_interval(
+            array.as_primitive::<IntervalMonthDayNanoType>().value(row),
+        )),
         _ => whole(array, row).map_or_else(
             || Cell::Text(array_value_to_string(array, row).unwrap_or_default()),
             Cell::Whole,
@@ -215,7 +218,30 @@ fn whole(array: &dyn Array, row: usize) -> Option<i128> {
     Some(value.into())
 }
 
-/// Months or microseconds; `None` for an interval of both, which no ANSI type has.
+/// An interval of the type INTERVAL as Spark writes it: `1 years 2 months -3 days 4 hours`.
+fn calendar_interval(value: IntervalMonthDayNano) -> String {
+    let micros = value.nanoseconds / 1_000;
+    let parts = [
+        (i64::from(value.months) / 12, "years"),
+        (i64::from(value.months) % 12, "months"),
+        (i64::from(value.days), "days"),
+        (micros / 3_600_000_000, "hours"),
+        (micros / 60_000_000 % 60, "minutes"),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count != 0);
+    let mut parts: Vec<String> = parts.map(|(count, unit)| format!("{count} {unit}")).collect();
+    let rest = micros % 60_000_000;
+    if rest != 0 {
+        let sign = if rest < 0 { "-" } else { "" };
+        let (seconds, below) = (rest.abs() / 1_000_000, rest.abs() % 1_000_000);
+        let fraction = format!(".{below:06}");
+        let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
+        parts.push(format!("{sign}{seconds}{fraction} seconds"));
+    }
+    if parts.is_empty() { "0 seconds".to_owned() } else { parts.join(" ") }
+}
+
+/// Months or microseconds; `None` for an interval of both, which is written as text.
 fn interval(array: &dyn Array, row: usize, unit: IntervalUnit) -> Option<i64> {
     match unit {
         IntervalUnit::YearMonth => {
@@ -225,15 +251,7 @@ fn interval(array: &dyn Array, row: usize, unit: IntervalUnit) -> Option<i64> {
             let value = array.as_primitive::<IntervalDayTimeType>().value(row);
             Some(i64::from(value.days) * DAY_US + i64::from(value.milliseconds) * 1_000)
         }
-        IntervalUnit::MonthDayNano => {
-            let value = array.as_primitive::<IntervalMonthDayNanoType>().value(row);
-            let micros = i64::from(value.days) * DAY_US + value.nanoseconds.div_euclid(1_000);
-            match (value.months, micros) {
-                (0, micros) => Some(micros),
-                (months, 0) => Some(months.into()),
-                _ => None,
-            }
-        }
+        IntervalUnit::MonthDayNano => None,
     }
 }
 

@@ -18,7 +18,7 @@ use millstream_query::state::Limits;
 use millstream_query::statements::{Statements, Step};
 use millstream_query::tables::Catalog;
 use millstream_sql::diagnostic::Diagnostic;
-use millstream_sql::types::{quoted, spark_type};
+use millstream_sql::types::{field_type, quoted};
 use millstream_store::env::{Env, STACK_BYTES};
 use tokio::runtime::Runtime;
 
@@ -202,7 +202,7 @@ async fn rows(session: &QuerySession, text: &str) -> Result<Answer, QueryError> 
     let planned = session.plan(&statements, query).await?;
     let schema = planned.schema();
     let fields = schema.fields().iter();
-    let columns = fields.map(|field| (field.name().clone(), spark_type(field.data_type())));
+    let columns = fields.map(|field| (field.name().clone(), field_type(field)));
     let mut answer = Answer { columns: columns.collect(), rows: Vec::new() };
     let mut stream = planned.run().await?;
     while let Some(batch) = stream.next().await {
