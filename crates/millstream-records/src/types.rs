@@ -1,6 +1,18 @@
 //! Types by the names that users of Spark SQL know.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
+
+/// The key in the metadata of a field whose value is the fields of an INTERVAL: `year to month`.
+pub const INTERVAL_FIELDS: &str = "millstream.interval";
+
+/// The type of a field in Spark's words, an INTERVAL with its fields.
+pub fn field_type(field: &Field) -> String {
+    let is_interval = matches!(field.data_type(), DataType::Interval(_) | DataType::Duration(_));
+    match field.metadata().get(INTERVAL_FIELDS) {
+        Some(fields) if is_interval => format!("INTERVAL {}", fields.to_uppercase()),
+        _ => spark_type(field.data_type()),
+    }
+}
 
 /// An Arrow type in Spark's words.
 pub fn spark_type(data_type: &DataType) -> String {
@@ -28,6 +40,7 @@ pub fn spark_type(data_type: &DataType) -> String {
         | DataType::Decimal256(precision, scale) => format!("DECIMAL({precision},{scale})"),
         DataType::Duration(TimeUnit::Second) => "INTERVAL DAY".into(),
         DataType::Duration(_) => "INTERVAL DAY TO SECOND".into(),
+        DataType::Interval(IntervalUnit::YearMonth) => "INTERVAL YEAR TO MONTH".into(),
         DataType::Interval(_) => "INTERVAL".into(),
         DataType::List(element)
         | DataType::LargeList(element)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::config::Dialect;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::functions::{BatchClock, register};
@@ -30,8 +31,12 @@ pub fn builder(
     let mut config = config.with_enable_ansi_mode(true);
     // 1.5 is a DECIMAL in Spark; DOUBLE literals have an exponent.
     config.options_mut().sql_parser.parse_float_as_decimal = true;
+    // Physical plans have the settings from here, and not from the configuration: without ANSI mode
+    // functions would give NULL where Spark has an error.
+    let mut properties = ExecutionProps::new();
+    properties.config_options = Some(Arc::clone(config.options()));
     let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime);
-    register(builder, clock)
+    register(builder.with_execution_props(properties), clock)
 }
 
 /// Settings under which queries are planned; how many partitions there are is the caller's.

@@ -26,9 +26,11 @@ use datafusion::logical_expr::{
 
 use super::decimals::{cast_decimal, casts_decimals};
 use super::define::{call, invalid};
+use super::interval_text;
+use super::nested_casts::{self, cast_nested};
 use super::spans;
 use crate::json::parse_decimal;
-use crate::types::spark_type;
+use crate::types::{INTERVAL_FIELDS, spark_type};
 use crate::values::calendar::{
     DAY_US, SECOND_US, parse_date, parse_timestamp, parse_timestamp_ntz, write_timestamp,
 };
@@ -46,6 +48,7 @@ pub(super) fn is_spark_cast(from: &DataType, to: &DataType) -> bool {
         |data_type: &DataType| matches!(data_type, DataType::Timestamp(TimeUnit::Microsecond, _));
     match (from, to) {
         (from, to) if casts_decimals(from, to) || spans::casts(from, to) => true,
+        (from, to) if nested_casts::casts(from, to) => true,
         (from, DataType::Utf8View | DataType::LargeUtf8) if is_bytes(from) => true,
         (from, to) if is_text(from) => {
             to.is_signed_integer()
@@ -93,6 +96,7 @@ pub(super) fn cast(values: &ArrayRef, to: &DataType, strict: bool) -> Result<Arr
     }
     match (from, to) {
         (from, to) if casts_decimals(from, to) => cast_decimal(values, to, strict),
+        (from, to) if nested_casts::casts(from, to) => cast_nested(values, to, strict),
         (from, to) if spans::casts(from, to) => {
             spans::cast_span(values, to, |numbers, to| cast(numbers, to, true))
         }
@@ -400,6 +404,14 @@ impl ScalarUDFImpl for SparkCast {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        call(&args, |arguments| cast(arguments.array(0).0, self.to.data_type(), self.strict))
+        let fields = args.arg_fields[0].metadata().get(INTERVAL_FIELDS).cloned();
+        call(&args, |arguments| match (fields, self.to.data_type()) {
+            (Some(fields), DataType::Utf8)
+                if interval_text::is_of(arguments.data_type(0), &fields) =>
+            {
+                interval_text::texts(arguments.array(0).0, &fields)
+            }
+            (_, to) => cast(arguments.array(0).0, to, self.strict),
+        })
     }
 }

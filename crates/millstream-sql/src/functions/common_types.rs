@@ -1,4 +1,5 @@
-//! The common type of decimals and other values, as in Spark. Without decimals DataFusion's rules
+//! The common type of values of several types, as in Spark: of decimals and other numbers, of
+//! FLOATs and whole numbers, of dates and times, of text and others. Elsewhere DataFusion's rules
 //! apply.
 //!
 //! Beside a decimal a whole number is one of as many digits as its type has, and a literal of as
@@ -7,7 +8,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::binary::type_union_resolution;
 use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, ScalarFunction};
@@ -16,6 +17,7 @@ use datafusion::logical_expr::{
 };
 
 use super::decimals::{Operation, decimal_operation, digits_of, type_of, wider};
+use crate::types::timestamp;
 
 /// The common type of `types`, to which their values are cast.
 pub(super) fn common_type(types: &[DataType]) -> Option<DataType> {
@@ -27,7 +29,7 @@ fn is_decimal(data_type: &DataType) -> bool {
 }
 
 /// The common type where one of them is a decimal and the others are numbers, text or null; or
-/// where text meets whole numbers, doubles or booleans.
+/// where [`with_text`] has one.
 fn with_decimals(types: &[DataType]) -> Option<DataType> {
     if !types.iter().any(is_decimal) {
         return with_text(types);
@@ -42,21 +44,69 @@ fn with_decimals(types: &[DataType]) -> Option<DataType> {
     digits.try_fold(first, |all, next| Some(wider(all, next?))).map(type_of)
 }
 
-/// Text beside a number is one: a BIGINT beside whole numbers, else a DOUBLE.
+/// Text beside a number is one: a BIGINT beside whole numbers, else a DOUBLE. Beside a boolean, a
+/// date, a time or bytes it is such a value.
 fn with_text(types: &[DataType]) -> Option<DataType> {
-    let mut others = types.iter().filter(|found| !found.is_string() && !found.is_null()).peekable();
-    others.peek()?;
-    if !types.iter().any(DataType::is_string) {
-        return None;
-    }
+    let others = types.iter().filter(|found| !found.is_string() && !found.is_null());
     let others: Vec<&DataType> = others.collect();
+    let first = *others.first()?;
+    if !types.iter().any(DataType::is_string) {
+        return of_floats(&others).or_else(|| of_times(&others)).or_else(|| of_spans(&others));
+    }
     if others.iter().all(|found| found.is_signed_integer()) {
         return Some(DataType::Int64);
     }
     if others.iter().all(|found| found.is_signed_integer() || found.is_floating()) {
         return Some(DataType::Float64);
     }
-    others.iter().all(|found| **found == DataType::Boolean).then_some(DataType::Boolean)
+    let keeps_its_type = matches!(
+        first,
+        DataType::Boolean | DataType::Date32 | DataType::Timestamp(..) | DataType::Binary
+    );
+    if keeps_its_type && others.iter().all(|found| *found == first) {
+        return Some(first.clone());
+    }
+    of_times(&others)
+}
+
+/// A FLOAT beside a whole number: a FLOAT has not enough digits for it.
+fn of_floats(types: &[&DataType]) -> Option<DataType> {
+    let float = types.iter().any(|found| **found == DataType::Float32);
+    let whole = types.iter().any(|found| found.is_signed_integer());
+    let all = types.iter().all(|found| found.is_signed_integer() || found.is_floating());
+    (float && whole && all).then_some(DataType::Float64)
+}
+
+/// A date beside a time is its midnight, and one without a zone is in that of the session.
+fn of_times(types: &[&DataType]) -> Option<DataType> {
+    let is_time = |found: &DataType| matches!(found, DataType::Timestamp(..));
+    let known = |found: &DataType| is_time(found) || *found == DataType::Date32;
+    let differ = types.iter().any(|found| **found != *types[0]);
+    if !differ || !types.iter().all(|found| known(found)) {
+        return None;
+    }
+    let zoned = types.iter().any(|found| matches!(found, DataType::Timestamp(_, Some(_))));
+    Some(if zoned { timestamp() } else { DataType::Timestamp(TimeUnit::Microsecond, None) })
+}
+
+/// Refuses INTERVALs of months beside those of days: a month has no fixed length.
+fn check_intervals(types: &[DataType]) -> Result<()> {
+    let months = types.iter().any(|of| *of == DataType::Interval(IntervalUnit::YearMonth));
+    let days = types.iter().any(|of| matches!(of, DataType::Duration(_)));
+    if months && days {
+        return plan_err!(
+            "an INTERVAL of years and months and one of days have no common type \
+             (DATATYPE_MISMATCH)"
+        );
+    }
+    Ok(())
+}
+
+/// INTERVALs of days and of parts of days.
+fn of_spans(types: &[&DataType]) -> Option<DataType> {
+    let differ = types.iter().any(|found| **found != *types[0]);
+    let spans = types.iter().all(|found| matches!(found, DataType::Duration(_)));
+    (differ && spans).then_some(DataType::Duration(TimeUnit::Microsecond))
 }
 
 /// Rewrites an expression whose parts have been rewritten already.
@@ -114,6 +164,9 @@ fn binary(
         _ => return Ok(same(left, right)),
     };
     let types = [left_type, right_type];
+    if operation.is_none() {
+        check_intervals(&types)?;
+    }
     let exact = exact_types([&left, &right], &types);
     match (operation, exact) {
         (Some(operation), Some([left_exact, right_exact])) => {
@@ -123,6 +176,8 @@ fn binary(
         }
         (_, exact) => {
             let common = with_decimals(exact.as_ref().unwrap_or(&types));
+            // What is added to a date or taken from a time has a type of its own.
+            let common = common.filter(|common| operation.is_none() || common.is_numeric());
             let Some(common) = common else { return Ok(same(left, right)) };
             let left = cast_to(left, &types[0], &common)?;
             Ok(same(left, cast_to(right, &types[1], &common)?))
@@ -186,6 +241,7 @@ fn cast_to(expr: Expr, from: &DataType, to: &DataType) -> Result<Expr> {
 fn cast_together(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     let types = exprs.iter().map(|expr| expr.get_type(schema)).collect::<Result<Vec<_>>>();
     let Ok(types) = types else { return Ok(exprs) };
+    check_intervals(&types)?;
     let Some(common) = with_decimals(&types) else { return Ok(exprs) };
     exprs.into_iter().zip(types).map(|(expr, from)| cast_to(expr, &from, &common)).collect()
 }

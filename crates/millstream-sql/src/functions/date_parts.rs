@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, PrimitiveArray};
 use arrow::datatypes::{
     DataType, Decimal128Type, DurationMicrosecondType, Field, FieldRef, Int8Type, Int32Type,
-    TimeUnit, TimestampMicrosecondType,
+    IntervalUnit, IntervalYearMonthType, TimeUnit, TimestampMicrosecondType,
 };
 use chrono::{Datelike, NaiveDateTime, Timelike};
 use datafusion::common::{Result, exec_datafusion_err, plan_err};
@@ -84,6 +84,7 @@ impl ScalarUDFImpl for DatePart {
         };
         let of = match of {
             DataType::Duration(_) => DataType::Duration(TimeUnit::Microsecond),
+            DataType::Interval(IntervalUnit::YearMonth) => of.clone(),
             other => Param::AnyTime.coerced(other)?,
         };
         Ok(vec![DataType::Utf8, of])
@@ -97,6 +98,11 @@ impl ScalarUDFImpl for DatePart {
         let name = literal_text("date_part", args.scalar_arguments[0])?;
         let (names, _) = part(name)?;
         let returns = match args.arg_fields[1].data_type() {
+            DataType::Interval(_) => match names[0] {
+                "YEAR" => DataType::Int32,
+                "MONTH" => DataType::Int8,
+                other => return plan_err!("an INTERVAL YEAR TO MONTH has no {other}"),
+            },
             _ if *names == SECONDS => SECONDS_TYPE,
             DataType::Duration(_) => match names[0] {
                 "DAY" => DataType::Int32,
@@ -115,6 +121,7 @@ impl ScalarUDFImpl for DatePart {
             let values = arguments.expanded(1)?;
             match values.data_type() {
                 DataType::Duration(_) => part_of_span(&values, names[0]),
+                DataType::Interval(_) => Ok(part_of_months(&values, names[0])),
                 _ if *names == SECONDS => {
                     let times = values.as_primitive::<TimestampMicrosecondType>();
                     seconds(
@@ -144,4 +151,12 @@ fn part_of_span(values: &ArrayRef, name: &str) -> Result<ArrayRef> {
         "HOUR" => Arc::new(spans.unary::<_, Int8Type>(|us| (us / (60 * minute) % 24) as i8)),
         _ => Arc::new(spans.unary::<_, Int32Type>(|us| (us / DAY_US) as i32)),
     })
+}
+
+fn part_of_months(values: &ArrayRef, name: &str) -> ArrayRef {
+    let months = values.as_primitive::<IntervalYearMonthType>();
+    match name {
+        "MONTH" => Arc::new(months.unary::<_, Int8Type>(|months| (months % 12) as i8)),
+        _ => Arc::new(months.unary::<_, Int32Type>(|months| months / 12)),
+    }
 }

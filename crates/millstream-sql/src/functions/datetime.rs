@@ -2,7 +2,8 @@
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{
-    DataType, Date32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    DataType, Date32Type, Decimal128Type, Float64Type, Int32Type, Int64Type,
+    TimestampMicrosecondType,
 };
 use chrono::{Datelike, NaiveDateTime, Timelike};
 use datafusion::common::{Result, exec_err, plan_err};
@@ -195,8 +196,26 @@ fn unix_timestamp(args: &Arguments) -> Result<ArrayRef> {
 
 fn timestamp_seconds(args: &Arguments) -> Result<ArrayRef> {
     match args.data_type(0) {
-        data_type if data_type.is_numeric() => cast_first(args, &timestamp()),
+        DataType::Null => cast_first(args, &timestamp()),
+        data_type if data_type.is_numeric() => {
+            whole_microseconds(args.array(0).0)?;
+            cast_first(args, &timestamp())
+        }
         other => plan_err!("timestamp_seconds takes a number and got {}", spark_type(other)),
+    }
+}
+
+/// Refuses decimals with more digits than microseconds have.
+fn whole_microseconds(values: &ArrayRef) -> Result<()> {
+    let DataType::Decimal128(_, scale @ 7..) = values.data_type() else { return Ok(()) };
+    let beyond = 10_i128.pow(u32::from(scale.unsigned_abs()) - 6);
+    let values = values.as_primitive::<Decimal128Type>();
+    match values.iter().flatten().find(|value| value % beyond != 0) {
+        Some(_) => exec_err!(
+            "timestamp_seconds takes up to six digits after the point (rounding necessary); write \
+             timestamp_seconds(round(x, 6))"
+        ),
+        None => Ok(()),
     }
 }
 

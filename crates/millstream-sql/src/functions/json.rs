@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::builder::{ListBuilder, StringBuilder};
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, StructArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Int32Type, Schema};
@@ -13,7 +14,9 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use super::define::{Arguments, Function, Param, call, literal_text, returns_int, returns_text};
+use super::define::{
+    Arguments, Function, Param, call, literal_text, returns_int, returns_text, returns_texts,
+};
 use super::types::schema_of;
 use crate::json::{self, DecodeOptions, Decoder, EncodeOptions, ParseMode, Path};
 use crate::types::spark_type;
@@ -22,6 +25,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("to_json", &[Param::Any, Param::Any], returns_json, to_json).required(1),
     Function::new("get_json_object", &[Param::Text, Param::Text], returns_text, get_json_object),
     Function::new("json_array_length", &[Param::Text], returns_int, json_array_length),
+    Function::new("json_object_keys", &[Param::Text], returns_texts, json_object_keys),
 ];
 
 fn returns_json(args: &[DataType]) -> Result<DataType> {
@@ -86,6 +90,22 @@ fn get_json_object(args: &Arguments) -> Result<ArrayRef> {
 fn json_array_length(args: &Arguments) -> Result<ArrayRef> {
     let documents = args.text(0);
     args.primitives::<Int32Type>(|row| Ok(documents.get(row).and_then(json::array_length)))
+}
+
+/// The keys of the outermost object; NULL for anything else.
+fn json_object_keys(args: &Arguments) -> Result<ArrayRef> {
+    let documents = args.text(0);
+    let mut out = ListBuilder::new(StringBuilder::new());
+    for row in 0..args.rows {
+        match documents.get(row).and_then(json::object_keys) {
+            Some(keys) => {
+                keys.iter().for_each(|key| out.values().append_value(key));
+                out.append(true);
+            }
+            None => out.append_null(),
+        }
+    }
+    Ok(Arc::new(out.finish()))
 }
 
 /// `from_json(text, schema[, options])`; the type is in the schema, which must be a literal.
@@ -156,6 +176,7 @@ fn from_json(args: &Arguments) -> Result<ArrayRef> {
     let mode = if args.len() > 2 { mode(args.array(2).0)? } else { ParseMode::Permissive };
     let failed = |error| DataFusionError::External(Box::new(error));
     let DataType::Struct(fields) = &args.returns else {
+        let texts = &as_arrays(texts, &args.returns);
         return json::decode_values(texts, &args.returns, mode).map_err(failed);
     };
     let mut decoder = decoder(&Schema::new(fields.clone()), mode)?;
@@ -165,6 +186,20 @@ fn from_json(args: &Arguments) -> Result<ArrayRef> {
     let nulls = texts.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
     let rows = StructArray::try_new_with_length(fields.clone(), columns, nulls, texts.len())?;
     Ok(Arc::new(rows))
+}
+
+/// Where an array of structs is wanted, an object is an array of itself.
+fn as_arrays(texts: &StringArray, wanted: &DataType) -> StringArray {
+    match wanted {
+        DataType::List(item) if matches!(item.data_type(), DataType::Struct(_)) => {
+            let array = |text: &str| match text.trim_start() {
+                object if object.starts_with('{') => format!("[{text}]"),
+                _ => text.to_owned(),
+            };
+            texts.iter().map(|text| text.map(array)).collect()
+        }
+        _ => texts.clone(),
+    }
 }
 
 /// The texts, with NULL for those that have only JSON's white space: Spark finds no record in them,

@@ -6,9 +6,11 @@
 //! what there is and what still differs.
 
 mod aggregates;
+mod argument_rules;
 mod arrays;
 mod bytes;
 mod cast;
+mod cast_rules;
 mod clock;
 mod coerced;
 pub(crate) mod collections;
@@ -20,9 +22,14 @@ mod decimals;
 mod define;
 pub(crate) mod failing;
 mod inserted;
+mod interval_arithmetic;
+mod interval_literals;
+mod interval_text;
 mod json;
 mod lambdas;
 pub(crate) mod literals;
+mod make_intervals;
+mod nested_casts;
 mod numbers;
 mod operators;
 mod parts;
@@ -36,6 +43,7 @@ pub(crate) mod sessions;
 mod spans;
 mod text;
 mod time_pattern;
+mod time_units;
 mod tries;
 pub(crate) mod types;
 pub mod windows;
@@ -77,6 +85,8 @@ pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStat
         date_part: named("date_part"),
         date_difference: named(spans::DATE_DIFFERENCE),
         date_moved: named(spans::DATE_MOVED),
+        interval_multiply: named(interval_arithmetic::MULTIPLY),
+        interval_divide: named(interval_arithmetic::DIVIDE),
     };
     let meaning = rules::SparkMeaning { current_seconds: named(clock::CURRENT_SECONDS) };
     let mut analyzer = Analyzer::new().rules;
@@ -88,6 +98,7 @@ pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStat
     planners.insert(0, Arc::new(operators));
     let functions = builder.scalar_functions().get_or_insert_default();
     functions.extend(datafusion_spark::all_default_scalar_functions());
+    functions.retain(|function| !NOT_SPARKS.contains(&function.name()));
     functions.extend(ours);
     builder.higher_order_functions().get_or_insert_default().extend(lambdas::functions());
     let functions = builder.aggregate_functions().get_or_insert_default();
@@ -99,6 +110,10 @@ pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStat
     builder.with_type_planner(Arc::new(SparkTypes)).with_analyzer_rules(analyzer)
 }
 
+/// Functions of DataFusion's and `datafusion-spark`'s that answer where Spark does not, or
+/// otherwise: it has no TIME by default, and its `json_tuple` makes several columns.
+const NOT_SPARKS: [&str; 3] = ["json_tuple", "make_time", "to_time"];
+
 fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     let tables = [
         arrays::FUNCTIONS,
@@ -106,17 +121,21 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
         collections::FUNCTIONS,
         date_steps::FUNCTIONS,
         datetime::FUNCTIONS,
+        interval_arithmetic::FUNCTIONS,
         json::FUNCTIONS,
+        make_intervals::FUNCTIONS,
         numbers::FUNCTIONS,
         parts::FUNCTIONS,
         regex::FUNCTIONS,
         spans::FUNCTIONS,
         text::FUNCTIONS,
+        time_units::FUNCTIONS,
         windows::FUNCTIONS,
         zones::FUNCTIONS,
     ];
     let mut functions: Vec<_> =
         tables.into_iter().flatten().map(|function| function.udf()).collect();
+    functions.push(interval_literals::IntervalOf::udf());
     functions.push(json::FromJson::udf());
     functions.extend(clock::functions(clock));
     functions.push(decimals::whole_division());

@@ -3,9 +3,10 @@
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
-use datafusion::common::Result;
+use datafusion::common::{Result, plan_err};
 
 use super::define::{Arguments, Function, Param, returns_boolean, returns_double, returns_long};
+use crate::types::spark_type;
 
 use Param::{Any, Double, Int};
 
@@ -38,9 +39,21 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("e", &[], returns_double, |args| {
         args.primitives::<Float64Type>(|_| Ok(Some(std::f64::consts::E)))
     }),
-    Function::new("positive", &[Any], |args| Ok(args[0].clone()), |args| args.expanded(0)),
+    Function::new("positive", &[Any], positive_type, |args| {
+        super::cast::cast(&args.expanded(0)?, &args.returns, true)
+    }),
     Function::new("equal_null", &[Any, Any], returns_boolean, equal_null),
 ];
+
+/// The type of `+x`: text is a DOUBLE.
+fn positive_type(args: &[DataType]) -> Result<DataType> {
+    match &args[0] {
+        of if of.is_string() || of.is_null() => Ok(DataType::Float64),
+        of if of.is_numeric() => Ok(of.clone()),
+        of @ (DataType::Interval(_) | DataType::Duration(_)) => Ok(of.clone()),
+        other => plan_err!("`+` takes a number or an INTERVAL, not a {}", spark_type(other)),
+    }
+}
 
 fn each(args: &Arguments, of: fn(f64) -> Option<f64>) -> Result<ArrayRef> {
     let values = args.primitive::<Float64Type>(0);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::{Datum, Scalar};
 use arrow::compute::kernels::numeric;
 use arrow::datatypes::DataType;
-use datafusion::common::{DFSchema, Result, exec_datafusion_err};
+use datafusion::common::{DFSchema, Result, exec_datafusion_err, plan_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
@@ -23,7 +23,7 @@ use super::collections::literal_map;
 use super::common_types::planned as planned_decimal;
 use super::decimals::Operation;
 use super::define::call;
-use super::spans;
+use super::{interval_arithmetic, spans};
 
 /// Plans `/` as a division of doubles, whole numbers included, and `DIV` as a function of its own;
 /// and `map(key, value, ...)` as Spark's.
@@ -40,6 +40,8 @@ pub(super) struct SparkOperators {
     pub date_part: Arc<ScalarUDF>,
     pub date_difference: Arc<ScalarUDF>,
     pub date_moved: Arc<ScalarUDF>,
+    pub interval_multiply: Arc<ScalarUDF>,
+    pub interval_divide: Arc<ScalarUDF>,
 }
 
 fn planned(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
@@ -94,6 +96,10 @@ impl ExprPlanner for SparkOperators {
             spans::Planned::Done(expr) => return Ok(PlannerResult::Planned(expr)),
             spans::Planned::Original(expr) => expr,
         };
+        let scaled = [&self.interval_multiply, &self.interval_divide];
+        if let Some(scaled) = interval_arithmetic::planned(&expr, schema, scaled) {
+            return Ok(PlannerResult::Planned(scaled));
+        }
         let of = |side: &Expr| side.get_type(schema);
         let is_text = |side: &Expr| of(side).is_ok_and(|found| found.is_string());
         let is_number = |side: &Expr| {
@@ -104,6 +110,13 @@ impl ExprPlanner for SparkOperators {
             if let Some(decimal) = planned_decimal(&expr.left, operation, &expr.right, schema) {
                 return Ok(PlannerResult::Planned(decimal));
             }
+            if is_text(&expr.left) && is_text(&expr.right) {
+                return plan_err!(
+                    "`{}` takes numbers and got STRING and STRING (DATATYPE_MISMATCH); cast one \
+                     of them",
+                    expr.op
+                );
+            }
             if operation == Operation::Divide {
                 let sides = [expr.left, expr.right].map(|side| cast(side, DataType::Float64));
                 return Ok(PlannerResult::Planned(planned(&self.divide, sides.to_vec())));
@@ -113,6 +126,9 @@ impl ExprPlanner for SparkOperators {
             }
         }
         match expr.op {
+            _ if compares(&expr.op) => {
+                Ok(PlannerResult::Original(with_booleans_of_text(expr, schema)))
+            }
             BinaryOperator::StringConcat => {
                 Ok(PlannerResult::Planned(planned(&self.concat, vec![expr.left, expr.right])))
             }
@@ -134,6 +150,34 @@ fn arithmetic(operator: &BinaryOperator) -> Option<Operation> {
         BinaryOperator::Modulo => Operation::Remainder,
         _ => return None,
     })
+}
+
+fn compares(operator: &BinaryOperator) -> bool {
+    matches!(
+        operator,
+        BinaryOperator::Eq
+            | BinaryOperator::NotEq
+            | BinaryOperator::Lt
+            | BinaryOperator::LtEq
+            | BinaryOperator::Gt
+            | BinaryOperator::GtEq
+            | BinaryOperator::Spaceship
+    )
+}
+
+/// Text that is compared with a boolean is one.
+fn with_booleans_of_text(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
+    let of = |side: &Expr| side.get_type(schema).unwrap_or(DataType::Null);
+    let (left, right) = match (of(&expr.left), of(&expr.right)) {
+        (DataType::Boolean, text) if text.is_string() => {
+            (expr.left, cast(expr.right, DataType::Boolean))
+        }
+        (text, DataType::Boolean) if text.is_string() => {
+            (cast(expr.left, DataType::Boolean), expr.right)
+        }
+        _ => (expr.left, expr.right),
+    };
+    RawBinaryExpr { op: expr.op, left, right }
 }
 
 /// Text beside a whole number is one, a BIGINT; beside anything else it is a DOUBLE.

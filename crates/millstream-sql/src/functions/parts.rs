@@ -81,7 +81,13 @@ impl PartOf {
                 Ok(DataType::new_list(self.type_of(item.data_type(), which)?, true))
             }
             DataType::Map(entries, _) if self.name == FIELD_OF => match entries.data_type() {
-                DataType::Struct(parts) => Ok(parts[1].data_type().clone()),
+                DataType::Struct(parts) if parts[0].data_type().is_string() => {
+                    Ok(parts[1].data_type().clone())
+                }
+                DataType::Struct(parts) => plan_err!(
+                    "the keys of the map are of the type {}, and a name is none of them",
+                    spark_type(parts[0].data_type())
+                ),
                 other => plan_err!("a map cannot have entries of type {other}"),
             },
             other => plan_err!("{} has no fields", spark_type(other)),

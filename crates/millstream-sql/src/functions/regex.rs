@@ -4,7 +4,7 @@ use arrow::array::ArrayRef;
 use arrow::array::builder::{ListBuilder, StringBuilder};
 use arrow::datatypes::Int32Type;
 use datafusion::common::{Result, exec_err};
-use regex::Regex;
+use regex::{Captures, Regex};
 use std::sync::Arc;
 
 use super::define::{
@@ -67,13 +67,29 @@ fn replace(regex: &Regex, text: &str, start: usize, replacement: &Replacement, o
     out.push_str(&text[..start]);
     let text = &text[start..];
     let mut copied = 0;
-    for captures in regex.captures_iter(text) {
+    for captures in matches(regex, text) {
         let whole = captures.get(0).expect("group 0 is the match");
         out.push_str(&text[copied..whole.start()]);
         replacement.write(&captures, out);
         copied = whole.end();
     }
     out.push_str(&text[copied..]);
+}
+
+/// All matches as Java finds them: one that is empty may follow directly on one that is not.
+fn matches<'t>(regex: &Regex, text: &'t str) -> impl Iterator<Item = Captures<'t>> {
+    let mut from = Some(0);
+    std::iter::from_fn(move || {
+        let start = from?;
+        let captures = regex.captures_at(text, start)?;
+        let whole = captures.get(0)?;
+        from = if whole.is_empty() {
+            text[whole.end()..].chars().next().map(|next| whole.end() + next.len_utf8())
+        } else {
+            Some(whole.end())
+        };
+        Some(captures)
+    })
 }
 
 /// The group that is asked for; group 1 by default.
@@ -119,7 +135,7 @@ fn regexp_extract_all(args: &Arguments) -> Result<ArrayRef> {
             out.append_null();
             continue;
         };
-        for captures in regex.captures_iter(text) {
+        for captures in matches(regex, text) {
             out.values().append_value(captures.get(group).map_or("", |found| found.as_str()));
         }
         out.append(true);
@@ -131,7 +147,7 @@ fn regexp_count(args: &Arguments) -> Result<ArrayRef> {
     let (text, pattern) = (args.text(0), args.text(1));
     let mut last = Last::default();
     args.primitives::<Int32Type>(|row| match (text.get(row), pattern.get(row)) {
-        (Some(text), Some(pattern)) => Ok(Some(last.get(pattern)?.find_iter(text).count() as i32)),
+        (Some(text), Some(pattern)) => Ok(Some(matches(last.get(pattern)?, text).count() as i32)),
         _ => Ok(None),
     })
 }
@@ -143,9 +159,10 @@ fn regexp_substr(args: &Arguments) -> Result<ArrayRef> {
         let (Some(text), Some(pattern)) = (text.get(row), pattern.get(row)) else {
             return Ok(false);
         };
-        let found = last.get(pattern)?.find(text);
-        out.push_str(found.map_or("", |found| found.as_str()));
-        Ok(found.is_some())
+        let found = last.get(pattern)?.find(text).map_or("", |found| found.as_str());
+        out.push_str(found);
+        // Spark takes an empty match for none.
+        Ok(!found.is_empty())
     })
 }
 

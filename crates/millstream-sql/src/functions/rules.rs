@@ -15,9 +15,9 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use super::cast::{cast_expr, is_spark_cast};
-use super::common_types;
 use super::failing::can_fail;
 use super::operators::checked;
+use super::{argument_rules, cast_rules, common_types, interval_literals};
 
 /// Makes whole numbers in the text INTs, as in Spark, where they fit; to DataFusion they are all
 /// BIGINTs. Then casts decimals and the values beside them to common types. Runs before types are
@@ -40,7 +40,9 @@ impl AnalyzerRule for SparkLiterals {
             }
             plan => {
                 let plan = rewrite(plan, |expr, schema| {
-                    common_types::rewritten(literal(expr)?, schema).map(Transformed::yes)
+                    let literal = interval_literals::literal(literal(expr)?)?;
+                    let taken = argument_rules::taken(literal, schema)?;
+                    common_types::rewritten(taken, schema).map(Transformed::yes)
                 })?;
                 plan.map_data(|plan| match plan {
                     LogicalPlan::Values(values) => common_types::of_values(values),
@@ -86,14 +88,24 @@ impl AnalyzerRule for SparkMeaning {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let rewritten = plan.transform_up_with_subqueries(|plan| {
-            rewrite(plan, |expr, schema| Ok(self.expression(expr, schema)))
+            rewrite(plan, |expr, schema| self.expression(expr, schema))
         });
         rewritten.map(|plan| plan.data)
     }
 }
 
 impl SparkMeaning {
-    fn expression(&self, expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    fn expression(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        if let Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) = &expr
+            && let Ok(from) = expr.get_type(schema)
+            && let Some(problem) = cast_rules::problem(&from, field.data_type())
+        {
+            return plan_err!("{problem}");
+        }
+        Ok(self.meant(expr, schema))
+    }
+
+    fn meant(&self, expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         let is_cast = |expr: &Expr, to: &DataType| {
             expr.get_type(schema).is_ok_and(|from| is_spark_cast(&from, to))
         };

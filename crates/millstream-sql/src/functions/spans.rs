@@ -9,7 +9,8 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::cast as arrow_cast;
 use arrow::datatypes::{
-    DataType, Date32Type, DurationMicrosecondType, DurationSecondType, Int64Type, TimeUnit,
+    DataType, Date32Type, DurationMicrosecondType, DurationSecondType, Int64Type, IntervalUnit,
+    TimeUnit,
 };
 use datafusion::common::{DFSchema, Result, ScalarValue, exec_err};
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -18,6 +19,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::define::{Arguments, Function, Param, returns_date};
+use super::interval_text;
 use crate::types::timestamp;
 use crate::values::calendar::{DAY_US, SECOND_US};
 
@@ -76,6 +78,7 @@ pub(super) fn planned(
 ) -> Planned {
     let types = (expr.left.get_type(schema), expr.right.get_type(schema));
     let (Ok(left), Ok(right)) = types else { return Planned::Original(expr) };
+    let (expr, left, right) = with_times_of_text(expr, left, right);
     let call = |function: &Arc<ScalarUDF>, args| {
         Planned::Done(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args)))
     };
@@ -115,11 +118,31 @@ pub(super) fn planned(
     Planned::Original(RawBinaryExpr { op, left: a, right: b })
 }
 
+/// Text that is taken from a date or a time, or that one is taken from, is one too.
+fn with_times_of_text(
+    expr: RawBinaryExpr,
+    left: DataType,
+    right: DataType,
+) -> (RawBinaryExpr, DataType, DataType) {
+    let is_time = |found: &DataType| matches!(found, DataType::Date32 | DataType::Timestamp(..));
+    let RawBinaryExpr { op, left: mut a, right: mut b } = expr;
+    let (mut of_a, mut of_b) = (left, right);
+    if matches!(op, BinaryOperator::Minus) {
+        let is_date = |of: &DataType, other: &DataType| *of == DataType::Date32 && other.is_null();
+        if is_date(&of_a, &of_b) || (is_time(&of_a) && of_b.is_string()) {
+            (b, of_b) = (cast(b, of_a.clone()), of_a.clone());
+        } else if is_date(&of_b, &of_a) || (is_time(&of_b) && of_a.is_string()) {
+            (a, of_a) = (cast(a, of_b.clone()), of_b.clone());
+        }
+    }
+    (RawBinaryExpr { op, left: a, right: b }, of_a, of_b)
+}
+
 /// Whether an interval has more than whole days and months.
 fn has_time(expr: &Expr, data_type: &DataType) -> bool {
     match expr {
         Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => value.nanoseconds != 0,
-        _ => matches!(data_type, DataType::Interval(_)),
+        _ => matches!(data_type, DataType::Interval(unit) if *unit != IntervalUnit::YearMonth),
     }
 }
 
@@ -170,6 +193,10 @@ pub(super) fn cast_span(
 ) -> Result<ArrayRef> {
     let from = values.data_type();
     match from {
+        DataType::Interval(IntervalUnit::YearMonth) if to.is_string() => {
+            let texts = interval_text::texts(values, "year to month")?;
+            Ok(arrow_cast(&texts, to)?)
+        }
         // A month has no fixed length, and Spark has types of its own for the parts of an interval.
         DataType::Interval(_) => {
             exec_err!("an INTERVAL of months or of a literal cannot be cast; write it as text")

@@ -251,6 +251,12 @@ impl Fields {
         let days = match self.day_of_year {
             Some(day) => {
                 let date = NaiveDate::from_yo_opt(i32::try_from(year).ok()?, day)?;
+                // Beside the day of the year, month and day only say it again.
+                let agrees = self.month.is_none_or(|month| month == date.month())
+                    && self.day.is_none_or(|day| day == date.day());
+                if !agrees {
+                    return None;
+                }
                 date.to_epoch_days()
             }
             None => days_of(year, self.month.unwrap_or(1), self.day.unwrap_or(1))?,

@@ -11,7 +11,7 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{
-    DataType, Field, Fields, Int64Type, IntervalUnit, TimestampMicrosecondType,
+    DataType, Field, Fields, Int64Type, IntervalUnit, TimeUnit, TimestampMicrosecondType,
 };
 use chrono::Months;
 use datafusion::common::{Result, exec_datafusion_err, exec_err, plan_err};
@@ -92,7 +92,7 @@ fn returns_windows(args: &[DataType]) -> Result<DataType> {
 fn returns_session(args: &[DataType]) -> Result<DataType> {
     let is_gap = args[1].is_integer()
         || matches!(args[1], DataType::Utf8 | DataType::Null)
-        || matches!(args[1], DataType::Interval(IntervalUnit::MonthDayNano));
+        || matches!(args[1], DataType::Interval(_) | DataType::Duration(_));
     if !is_gap {
         let found = spark_type(&args[1]);
         return plan_err!(
@@ -261,8 +261,16 @@ impl Gaps {
         let given = args.expanded(1)?;
         Ok(match given.data_type() {
             DataType::Utf8 => Self::Texts(given),
-            DataType::Interval(IntervalUnit::MonthDayNano) => {
-                Self::Intervals(given.as_primitive().clone())
+            DataType::Interval(_) => {
+                let wanted = DataType::Interval(IntervalUnit::MonthDayNano);
+                let intervals = arrow::compute::cast(&given, &wanted)?;
+                Self::Intervals(intervals.as_primitive().clone())
+            }
+            DataType::Duration(_) => {
+                let wanted = DataType::Duration(TimeUnit::Microsecond);
+                let lengths = arrow::compute::cast(&given, &wanted)?;
+                let longs = arrow::compute::cast(&lengths, &DataType::Int64)?;
+                Self::Microseconds(longs.as_primitive::<Int64Type>().clone())
             }
             found if found.is_integer() => {
                 let longs = arrow::compute::cast(&given, &DataType::Int64)?;

@@ -222,6 +222,10 @@ impl Writer {
             }
             DataType::Map(_, _) => {
                 let map = values.as_map().clone();
+                // Spark writes such a key in a form of its own, which is no JSON.
+                if map.keys().data_type().is_nested() {
+                    return Err(UnsupportedType { data_type: values.data_type().clone() });
+                }
                 let keys = Child::new(map.keys(), options)?;
                 let values = Child::new(map.values(), options)?;
                 Self::Map(map, Box::new(keys), Box::new(values))

@@ -78,6 +78,16 @@ pub(crate) fn array_length(document: &str) -> Option<i32> {
     is_array.then(|| Elements::new(document, root).count() as i32)
 }
 
+/// The keys of the object that a document is, in their order.
+pub(crate) fn object_keys(document: &str) -> Option<Vec<String>> {
+    let root = scan::record(document.as_bytes()).ok()?;
+    if root.kind != Kind::Object {
+        return None;
+    }
+    let key = |key| key_text(document, key, &mut String::new()).to_owned();
+    Some(Members::new(document, root).map(|(name, _)| key(name)).collect())
+}
+
 fn follow(document: &str, value: Span, steps: &[Step], matches: &mut Vec<Span>) {
     let Some((step, rest)) = steps.split_first() else {
         return matches.push(value);

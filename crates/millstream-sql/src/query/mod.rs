@@ -29,9 +29,11 @@ macro_rules! join_constraint {
 
 mod aggregates;
 pub(crate) mod ast;
+mod casts;
 mod frame;
 mod generators;
 mod grouping;
+mod intervals;
 mod lateral;
 mod naming;
 mod operators;
@@ -44,4 +46,6 @@ mod scope;
 mod shapes;
 mod stateless;
 pub mod streams;
+mod typed_numbers;
+mod units;
 mod window_calls;

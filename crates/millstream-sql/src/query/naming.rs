@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::ast::{function_name, generator};
+use super::casts::cast_argument;
 use super::window_calls::{path_name, window_name};
 
 /// The name of a SELECT item's column, as Spark has it; none for a wildcard.
@@ -21,7 +22,7 @@ pub(crate) fn item_name(item: &SelectItem) -> Option<String> {
 }
 
 pub(crate) fn expr_name(expr: &Expr) -> String {
-    match expr {
+    match cast_by_call(expr) {
         Expr::Identifier(ident) => ident.value.clone(),
         Expr::CompoundIdentifier(parts) => {
             parts.last().map(|part| part.value.clone()).unwrap_or_default()
@@ -38,8 +39,17 @@ pub(crate) fn expr_name(expr: &Expr) -> String {
     }
 }
 
+/// What a call like `int(x)` casts, since Spark leaves such a cast out of names; or `expr`.
+fn cast_by_call(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Function(function) => cast_argument(function).map_or(expr, cast_by_call),
+        _ => expr,
+    }
+}
+
 /// An expression as Spark writes it in a column's name.
 fn pretty(expr: &Expr) -> String {
+    let expr = cast_by_call(expr);
     match expr {
         Expr::Identifier(ident) => ident.value.clone(),
         Expr::CompoundIdentifier(parts) => {

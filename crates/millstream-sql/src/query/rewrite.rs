@@ -25,7 +25,7 @@ use super::operators::{conditional, rlike, rounded};
 use super::prepared::TableRead;
 use super::scope::Scopes;
 use super::streams::ALL_COLUMNS;
-use super::{aggregates, generators, grouping, lateral, window_calls};
+use super::{aggregates, casts, generators, grouping, intervals, lateral, units, window_calls};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -101,6 +101,7 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         grouping::modifiers_into_sets(select);
+        select.named_window.iter_mut().for_each(intervals::frame_of_window);
         let mut frame = self.scopes.frame(select);
         if !select.lateral_views.is_empty() {
             match lateral::into_subquery(self.lexed, select, &mut frame) {
@@ -280,6 +281,7 @@ impl Rewriter<'_> {
             window_calls::fields_of_values(self.lexed, expr)?;
         }
         aggregates::rewrite(self.lexed, expr)?;
+        intervals::rewrite(self.lexed, expr)?;
         match expr {
             Expr::Identifier(ident) => self.identifier(ident)?,
             Expr::CompoundIdentifier(parts) => {
@@ -293,6 +295,7 @@ impl Rewriter<'_> {
                 else_result.iter_mut().for_each(|result| as_int(result));
             }
             Expr::RLike { .. } => take(expr, rlike),
+            Expr::UnaryOp { op: UnaryOperator::Plus, .. } => take(expr, casts::positive),
             Expr::Ceil { field: CeilFloorKind::Scale(_), .. }
             | Expr::Floor { field: CeilFloorKind::Scale(_), .. } => take(expr, rounded),
             Expr::Struct { values, fields } if fields.is_empty() => {
@@ -308,6 +311,16 @@ impl Rewriter<'_> {
                     }
                 }
             }
+            Expr::Function(function) if self.is_bare_column(function) => {
+                if let Some(mut name) = casts::bare_name(function).cloned() {
+                    self.identifier(&mut name)?;
+                    *expr = Expr::Identifier(name);
+                }
+            }
+            Expr::Function(function) if units::has_unit(function) => take(expr, units::with_text),
+            Expr::Function(function) if casts::cast_argument(function).is_some() => {
+                take(expr, casts::cast_call);
+            }
             Expr::Function(function) => {
                 if let Some(name) = generator_name(function) {
                     let span = self.lexed.span(function.name.0[0].span());
@@ -317,9 +330,15 @@ impl Rewriter<'_> {
                     );
                     return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
                 }
+                intervals::frame_of_call(function);
                 window_calls::normalise(self.lexed, function)?;
                 trimmed_last(function);
                 let name = function_name(function);
+                if let FunctionArguments::List(list) = &mut function.args
+                    && name == "sequence"
+                {
+                    intervals::calendar_step(&mut list.args);
+                }
                 if KEEPS_TYPES.contains(&name.as_str()) {
                     arguments_mut(function).for_each(as_int);
                 }
@@ -336,6 +355,12 @@ impl Rewriter<'_> {
     fn parameter(&self, name: &str) -> Option<&String> {
         let name = name.to_lowercase();
         self.parameters.iter().rev().flatten().find(|parameter| **parameter == name)
+    }
+
+    /// Whether a call without parentheses, `current_date`, has the name of a column.
+    fn is_bare_column(&self, function: &Function) -> bool {
+        let Some(name) = casts::bare_name(function) else { return false };
+        self.frames.last().is_some_and(|frame| frame.resolve(std::slice::from_ref(name)).is_some())
     }
 
     fn identifier(&self, ident: &mut Ident) -> Result<(), Diagnostic> {

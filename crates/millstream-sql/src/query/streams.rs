@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use super::typed_numbers::TypedNumber;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::cursor::{Cursor, Name};
 use crate::syntax::lexer::{Lexed, Lexeme, SparkDialect};
@@ -142,7 +143,7 @@ impl Extraction<'_> {
         if self.cursor.is_word("INTERVAL") && self.long_interval() {
             return Ok(());
         }
-        if self.typed_number() {
+        if self.typed_number()? {
             return Ok(());
         }
         let Some(lexeme) = self.cursor.peek() else { return Ok(()) };
@@ -413,48 +414,33 @@ impl Extraction<'_> {
 
     /// Takes a number with a type suffix (`1.5D`, `10L`, `1e3`) as a cast of its digits; sqlparser
     /// would read the letter as an alias.
-    fn typed_number(&mut self) -> bool {
-        let Some(first) = self.cursor.peek() else { return false };
-        let (digits, suffix, length) = match &first.token {
-            Token::Number(digits, long) => {
-                let next = self.cursor.nth(1).filter(|next| next.span.start == first.span.end);
-                match next.and_then(Lexeme::word) {
-                    Some(suffix) => (digits.as_str(), suffix, 2),
-                    None if *long => (digits.as_str(), "L", 1),
-                    None => (digits.as_str(), "", 1),
-                }
-            }
-            Token::Word(word) if word.quote_style.is_none() => {
-                let end = word.value.find(|ch: char| !ch.is_ascii_digit() && ch != '.');
-                let Some(end) = end.filter(|end| *end > 0) else { return false };
-                (&word.value[..end], &word.value[end..], 1)
-            }
-            _ => return false,
-        };
-        let type_name = match suffix.to_ascii_uppercase().as_str() {
-            "D" => "DOUBLE".to_owned(),
-            "F" => "FLOAT".to_owned(),
-            "L" => "BIGINT".to_owned(),
-            "S" => "SMALLINT".to_owned(),
-            "Y" => "TINYINT".to_owned(),
-            "BD" => {
-                let scale = digits.split_once('.').map_or(0, |(_, fraction)| fraction.len());
-                let precision = digits.bytes().filter(u8::is_ascii_digit).count();
-                format!("DECIMAL({precision},{scale})")
-            }
-            "" if digits.contains(['e', 'E']) => "DOUBLE".to_owned(),
-            _ => return false,
-        };
-        let cast = format!("CAST('{digits}' AS {type_name})");
+    fn typed_number(&mut self) -> Result<bool, Diagnostic> {
+        let Some(number) = TypedNumber::at(&self.cursor) else { return Ok(false) };
+        let (sign, type_name) = number.cast().map_err(|problem| {
+            let span = self.cursor.here();
+            Diagnostic::at(span, problem)
+        })?;
+        // The smallest number of a type has no positive counterpart.
+        let sign = if sign && self.eat_minus() { "-" } else { "" };
+        let cast = format!("CAST('{sign}{}' AS {type_name})", number.digits);
         let tokens = Tokenizer::new(&SparkDialect::default(), &cast).tokenize();
-        let at = first.at;
+        let at = number.at;
         for token in tokens.expect("a cast of a number can be read") {
             if !matches!(token, Token::Whitespace(_)) {
                 self.out.tokens.push(TokenWithSpan { token, span: at });
             }
         }
-        self.cursor.at += length;
-        true
+        self.cursor.at += number.length;
+        Ok(true)
+    }
+
+    /// Takes back a `-` that belongs to a number.
+    fn eat_minus(&mut self) -> bool {
+        let is_minus = self.out.tokens.last().is_some_and(|last| last.token == Token::Minus);
+        if is_minus {
+            self.out.tokens.pop();
+        }
+        is_minus
     }
 
     /// True for the `*` of `struct(*)` and `struct(t.*)`.

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
-use datafusion::sql::sqlparser::dialect::Dialect;
+use datafusion::sql::sqlparser::dialect::{Dialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{self, Location, Token, TokenWithSpan, Tokenizer};
@@ -84,6 +84,13 @@ impl Dialect for SparkDialect {
     }
     fn supports_bitwise_shift_operators(&self) -> bool {
         true
+    }
+    /// Shifts bind closer than `&`, `^` and `|`, and less than sums.
+    fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
+        let is_shift =
+            matches!(parser.peek_token_ref().token, Token::ShiftLeft | Token::ShiftRight);
+        let sum = self.prec_value(Precedence::PlusMinus);
+        is_shift.then(|| Ok(sum - 1))
     }
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         self.guard.parse_prefix(parser)

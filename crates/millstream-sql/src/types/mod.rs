@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, TimeUnit};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-pub use millstream_records::types::{quoted, spark_type};
+pub use millstream_records::types::{INTERVAL_FIELDS, field_type, quoted, spark_type};
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::nearest;

@@ -58,10 +58,15 @@ pub(crate) fn civil_of(days: i32) -> (i64, u32, u32) {
 }
 
 /// Reads a date as a cast from STRING does: `yyyy[-M[-d]]`, then nothing, or `T` or a space and
-/// anything.
+/// anything. Only a whole date can have something behind it.
 pub(crate) fn parse_date(text: &str) -> Option<i32> {
-    let mut reader = DigitReader::new(text.trim());
+    let text = text.trim();
+    let mut reader = DigitReader::new(text);
     let days = reader.date()?;
+    let dashes = text[1.min(text.len())..reader.at].bytes().filter(|byte| *byte == b'-').count();
+    if dashes < 2 && reader.peek().is_some() {
+        return None;
+    }
     matches!(reader.peek(), None | Some(b'T' | b' ')).then_some(days)
 }
 

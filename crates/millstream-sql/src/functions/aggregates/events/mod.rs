@@ -26,7 +26,7 @@ use datafusion::logical_expr::function::AccumulatorArgs;
 
 use super::define::{Aggregate, constant, refused};
 use crate::types::timestamp;
-use crate::values::calendar::DAY_US;
+use crate::values::calendar::{DAY_US, SECOND_US};
 use crate::values::interval::parse_duration;
 
 /// All of them.
@@ -123,6 +123,7 @@ fn length(name: &str, args: &AccumulatorArgs<'_>, at: usize, time: &DataType) ->
             days.and_then(|days| days.checked_add(length.nanoseconds / 1_000))
         }
         ScalarValue::DurationMicrosecond(Some(length)) if !is_number => Some(*length),
+        ScalarValue::DurationSecond(Some(length)) if !is_number => length.checked_mul(SECOND_US),
         _ => None,
     };
     match length.filter(|length| *length >= 0) {

@@ -1,0 +1,200 @@
+//! What Spark refuses to take as an argument although DataFusion could cast it, and calls that mean
+//! something else with arguments of some types.
+//!
+//! A call is looked at once the numbers in the text have Spark's types, and before DataFusion casts
+//! arguments.
+
+use arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
+use datafusion::logical_expr::expr::{AggregateFunction, Case, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, WindowFrameBound, WindowFrameUnits, cast, lit,
+};
+
+use crate::types::{field_type, list_of, spark_type};
+
+/// `expr` as Spark takes it.
+pub(super) fn taken(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    match expr {
+        Expr::ScalarFunction(call) => {
+            let types = call.args.iter().map(|arg| arg.get_type(schema));
+            match types.collect::<Result<Vec<_>>>() {
+                Ok(types) => function(call, &types, schema),
+                // What has no type yet is refused elsewhere.
+                Err(_) => Ok(Expr::ScalarFunction(call)),
+            }
+        }
+        Expr::Negative(value) => negated(*value, schema),
+        Expr::AggregateFunction(call) if call.func.name() == "percentile_cont" => {
+            Ok(Expr::AggregateFunction(of_doubles(call, schema)))
+        }
+        Expr::WindowFunction(call) => {
+            frame(&call, schema)?;
+            Ok(Expr::WindowFunction(call))
+        }
+        other => Ok(other),
+    }
+}
+
+/// What lies between two FLOATs is a DOUBLE.
+fn of_doubles(mut call: AggregateFunction, schema: &DFSchema) -> AggregateFunction {
+    let wide = |expr: &mut Expr| {
+        if matches!(expr.get_type(schema), Ok(DataType::Float32)) {
+            *expr = cast(expr.clone(), DataType::Float64);
+        }
+    };
+    call.params.args.first_mut().into_iter().for_each(wide);
+    call.params.order_by.iter_mut().for_each(|sort| wide(&mut sort.expr));
+    call
+}
+
+/// Refuses frames that count in what their order does not have.
+fn frame(call: &WindowFunction, schema: &DFSchema) -> Result<()> {
+    let frame = &call.params.window_frame;
+    let [sort] = call.params.order_by.as_slice() else { return Ok(()) };
+    let bound = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) => {
+            Some(value.clone()).filter(|value| !value.is_null())
+        }
+        WindowFrameBound::CurrentRow => None,
+    };
+    let bounds = [bound(&frame.start_bound), bound(&frame.end_bound)];
+    let mut bounds = bounds.into_iter().flatten().peekable();
+    if frame.units != WindowFrameUnits::Range || bounds.peek().is_none() {
+        return Ok(());
+    }
+    let of = sort.expr.get_type(schema)?;
+    let is_number = |value: ScalarValue| match value.try_as_str() {
+        Some(text) => text.is_some_and(|text| text.trim().parse::<f64>().is_ok()),
+        None => value.data_type().is_numeric(),
+    };
+    let refused = match &of {
+        DataType::Timestamp(..) => bounds.any(is_number),
+        DataType::Date32 => bounds.any(|value| has_time(&value)),
+        of => of.is_string() || matches!(of, DataType::Boolean | DataType::Binary),
+    };
+    if refused {
+        let of = spark_type(&of);
+        return plan_err!("a RANGE between such bounds cannot be ordered by a {of}; use ROWS");
+    }
+    Ok(())
+}
+
+/// Whether a bound of a frame has a part of a day, in the form that the text of bounds has.
+fn has_time(value: &ScalarValue) -> bool {
+    let text = value.try_as_str().flatten().unwrap_or_default();
+    text.ends_with(" microseconds") && !text.ends_with(" 0 microseconds")
+}
+
+fn negated(value: Expr, schema: &DFSchema) -> Result<Expr> {
+    let value = match value.get_type(schema) {
+        Ok(of) if of.is_string() => cast(value, DataType::Float64),
+        Ok(of @ (DataType::Timestamp(..) | DataType::Date32 | DataType::Boolean)) => {
+            return plan_err!("`-` takes a number or an INTERVAL, not a {}", spark_type(&of));
+        }
+        _ => value,
+    };
+    Ok(Expr::Negative(Box::new(value)))
+}
+
+/// Functions of an array or a map and an element or a key: the position of the latter.
+fn element_at(name: &str) -> Option<usize> {
+    Some(match name {
+        "array_has" | "array_append" | "array_prepend" | "array_position" | "array_remove"
+        | "array_remove_all" | "map_contains_key" => 1,
+        "array_insert" => 2,
+        _ => return None,
+    })
+}
+
+fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> Result<Expr> {
+    let name = call.func.name().to_owned();
+    if let Some(at) = element_at(&name)
+        && let (Some(of), Some(given)) = (types.first().and_then(item_of), types.get(at))
+        && of.is_string() != given.is_string()
+        && !of.is_null()
+        && !given.is_null()
+        && !given.is_nested()
+    {
+        let (of, given) = (spark_type(&of), spark_type(given));
+        return plan_err!("{name}: {given} is not of the type of the elements, {of}; cast it");
+    }
+    match (name.as_str(), types) {
+        ("date_add" | "date_sub", [_, days]) if is_no_int(days) => {
+            let days = spark_type(days);
+            return plan_err!("{name} takes an INT number of days and got {days}; cast it to INT");
+        }
+        ("sort_array", [_, order]) if !matches!(order, DataType::Boolean | DataType::Null) => {
+            let order = spark_type(order);
+            return plan_err!("sort_array takes true or false for ascending and got {order}");
+        }
+        ("get", [DataType::Null, _]) => return plan_err!("get takes an ARRAY and got VOID"),
+        ("json_array_length" | "json_object_keys", [given])
+            if !given.is_string() && !given.is_null() =>
+        {
+            let given = spark_type(given);
+            return plan_err!("{name} takes a STRING and got {given}; cast it");
+        }
+        ("negative", [given]) if given.is_string() => {
+            let value = call.args.remove(0);
+            call.args.push(cast(value, DataType::Float64));
+        }
+        ("width_bucket", [.., DataType::Int64]) => {
+            // The bucket behind the last one has no number then.
+            let buckets = call.args.remove(types.len() - 1);
+            call.args.push(null_if(buckets.clone().eq(lit(i64::MAX)), buckets, DataType::Int64));
+        }
+        ("array_join" | "array_to_string", [DataType::List(item), ..])
+            if !item.data_type().is_string() && !item.data_type().is_null() =>
+        {
+            call.args[0] = cast(call.args[0].clone(), list_of(DataType::Utf8));
+        }
+        ("typeof", [DataType::Interval(_) | DataType::Duration(_)]) => {
+            let (_, field) = call.args[0].to_field(schema)?;
+            return Ok(lit(field_type(&field).to_lowercase()));
+        }
+        ("arrays_zip", _) => return Ok(zipped(call, schema)),
+        _ => {}
+    }
+    Ok(Expr::ScalarFunction(call))
+}
+
+/// The type of the elements of an array, or of the keys of a map.
+fn item_of(of: &DataType) -> Option<DataType> {
+    match of {
+        DataType::List(item) => Some(item.data_type().clone()),
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(fields) => Some(fields[0].data_type().clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_no_int(given: &DataType) -> bool {
+    matches!(given, DataType::Int64 | DataType::Decimal128(..)) || given.is_floating()
+}
+
+/// NULL where `condition` holds, else `value`.
+fn null_if(condition: Expr, value: Expr, of: DataType) -> Expr {
+    let null = cast(Expr::Literal(ScalarValue::Null, None), of);
+    let when_then_expr = vec![(Box::new(condition), Box::new(null))];
+    Expr::Case(Case { expr: None, when_then_expr, else_expr: Some(Box::new(value)) })
+}
+
+/// `arrays_zip(...)`, NULL where one of the arrays is.
+fn zipped(call: ScalarFunction, schema: &DFSchema) -> Expr {
+    let of = Expr::ScalarFunction(call.clone()).get_type(schema);
+    let conditions = call.args.iter().filter(|arg| !is_array(arg)).cloned();
+    let any = conditions.map(|arg| arg.is_null()).reduce(|one, other| one.or(other));
+    let call = Expr::ScalarFunction(call);
+    match (any, of) {
+        (Some(any), Ok(of)) => null_if(any, call, of),
+        _ => call,
+    }
+}
+
+/// Whether `expr` is an array that is made there, and so is not NULL.
+fn is_array(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if matches!(call.func.name(), "make_array" | "array"))
+}

@@ -1,0 +1,133 @@
+//! Which casts there are: with ANSI mode on, Spark refuses a cast between types whose values have
+//! nothing to do with each other, whether the query asks for it or a common type needs it.
+//!
+//! DataFusion knows more casts: days as a number, the bytes of a number. A query that Spark refuses
+//! must not get an answer here.
+
+use arrow::datatypes::DataType;
+
+use crate::types::spark_type;
+
+/// The kinds of types between which a cast is allowed or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Number,
+    Boolean,
+    Bytes,
+    Date,
+    Time,
+    LocalTime,
+}
+
+fn kind(of: &DataType) -> Option<Kind> {
+    Some(match of {
+        of if of.is_string() => Kind::Text,
+        of if of.is_numeric() => Kind::Number,
+        DataType::Boolean => Kind::Boolean,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Kind::Bytes,
+        DataType::Date32 => Kind::Date,
+        DataType::Timestamp(_, Some(_)) => Kind::Time,
+        DataType::Timestamp(_, None) => Kind::LocalTime,
+        _ => return None,
+    })
+}
+
+/// Whether Spark casts `from` to `to`. Types that it does not have are left to DataFusion.
+fn is_allowed(from: &DataType, to: &DataType) -> bool {
+    match (from, to) {
+        (DataType::Dictionary(_, values), to) => return is_allowed(values, to),
+        (DataType::List(from), DataType::List(to)) => {
+            return is_allowed(from.data_type(), to.data_type());
+        }
+        (DataType::Map(from, _), DataType::Map(to, _)) => {
+            return is_allowed(from.data_type(), to.data_type());
+        }
+        (DataType::Struct(from), DataType::Struct(to)) => {
+            let mut pairs = from.iter().zip(to);
+            return from.len() == to.len()
+                && pairs.all(|(from, to)| is_allowed(from.data_type(), to.data_type()));
+        }
+        _ => {}
+    }
+    let nested =
+        |of: &DataType| matches!(of, DataType::List(_) | DataType::Map(..) | DataType::Struct(_));
+    match (kind(from), kind(to)) {
+        (Some(from), Some(to)) => between(from, to),
+        (Some(_), None) => !nested(to),
+        (None, Some(to)) => !nested(from) || to == Kind::Text,
+        (None, None) => !(nested(from) && nested(to)),
+    }
+}
+
+fn between(from: Kind, to: Kind) -> bool {
+    if from == to {
+        return true;
+    }
+    match from {
+        Kind::Text => true,
+        Kind::Number => matches!(to, Kind::Text | Kind::Boolean | Kind::Time),
+        Kind::Boolean => matches!(to, Kind::Text | Kind::Number),
+        Kind::Bytes => to == Kind::Text,
+        Kind::Date => matches!(to, Kind::Text | Kind::Time | Kind::LocalTime),
+        Kind::Time => matches!(to, Kind::Text | Kind::Number | Kind::Date | Kind::LocalTime),
+        Kind::LocalTime => matches!(to, Kind::Text | Kind::Date | Kind::Time),
+    }
+}
+
+/// What is wrong with a cast from `from` to `to`; `None` if Spark does it.
+pub(super) fn problem(from: &DataType, to: &DataType) -> Option<String> {
+    if is_allowed(from, to) {
+        return None;
+    }
+    let help = match (kind(from), kind(to)) {
+        (Some(Kind::Number), Some(Kind::Date)) => "; write date_from_unix_date(days)",
+        (Some(Kind::Date), Some(Kind::Number)) => "; write unix_date(date)",
+        (Some(Kind::Number), Some(Kind::Bytes)) => "; write CAST(CAST(x AS STRING) AS BINARY)",
+        (Some(Kind::LocalTime), Some(Kind::Number))
+        | (Some(Kind::Number), Some(Kind::LocalTime)) => "; cast to TIMESTAMP first",
+        _ => "",
+    };
+    let (from, to) = (spark_type(from), spark_type(to));
+    Some(format!("{from} cannot be cast to {to} (DATATYPE_MISMATCH){help}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::TimeUnit;
+
+    use super::*;
+    use crate::types::{list_of, map_of, timestamp};
+
+    #[test]
+    fn casts_are_those_of_ansi_mode() {
+        let local = DataType::Timestamp(TimeUnit::Microsecond, None);
+        let allowed = [
+            (DataType::Utf8, DataType::Date32),
+            (DataType::Int32, timestamp()),
+            (timestamp(), DataType::Int64),
+            (DataType::Boolean, DataType::Int8),
+            (DataType::Binary, DataType::Utf8),
+            (DataType::Null, DataType::Date32),
+            (list_of(DataType::Int32), list_of(DataType::Utf8)),
+            (list_of(DataType::Int32), DataType::Utf8),
+        ];
+        for (from, to) in allowed {
+            assert_eq!(problem(&from, &to), None, "{from} to {to}");
+        }
+        let refused = [
+            (DataType::Int32, DataType::Date32),
+            (DataType::Date32, DataType::Int64),
+            (DataType::Int32, DataType::Binary),
+            (DataType::Int64, local.clone()),
+            (local, DataType::Int64),
+            (DataType::Boolean, timestamp()),
+            (DataType::Utf8, list_of(DataType::Utf8)),
+            (list_of(DataType::Int32), list_of(DataType::Date32)),
+            (list_of(DataType::Int32), map_of(DataType::Int32, DataType::Int32)),
+        ];
+        for (from, to) in refused {
+            assert!(problem(&from, &to).is_some(), "{from} to {to}");
+        }
+    }
+}

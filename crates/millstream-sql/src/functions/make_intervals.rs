@@ -1,0 +1,135 @@
+//! `make_interval`, `make_dt_interval` and `make_ym_interval`: intervals of numbers.
+//!
+//! Seconds are a DECIMAL(18, 6), as in Spark, so that no digit is lost.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{
+    DataType, Decimal128Type, DurationMicrosecondType, IntervalMonthDayNano,
+    IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType, TimeUnit,
+};
+use datafusion::common::{Result, exec_err};
+
+use super::cast::cast;
+use super::define::{Arguments, Function, Param};
+use crate::values::calendar::{DAY_US, SECOND_US};
+
+use Param::{Any, Int};
+
+const SECONDS: DataType = DataType::Decimal128(18, 6);
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function::new(
+        "make_ym_interval",
+        &[Int, Int],
+        |_| Ok(DataType::Interval(IntervalUnit::YearMonth)),
+        make_ym_interval,
+    )
+    .required(0),
+    Function::new(
+        "make_dt_interval",
+        &[Int, Int, Int, Any],
+        |_| Ok(DataType::Duration(TimeUnit::Microsecond)),
+        make_dt_interval,
+    )
+    .required(0),
+    Function::new(
+        "make_interval",
+        &[Int, Int, Int, Int, Int, Int, Any],
+        |_| Ok(DataType::Interval(IntervalUnit::MonthDayNano)),
+        make_interval,
+    )
+    .required(0),
+];
+
+/// The arguments of a call: whole numbers, and seconds in microseconds as the last of `count`.
+struct Parts<'a> {
+    args: &'a Arguments,
+    seconds: Option<ArrayRef>,
+    wholes: usize,
+}
+
+impl<'a> Parts<'a> {
+    /// The last of `count` arguments is the seconds.
+    fn new(args: &'a Arguments, count: usize) -> Result<Self> {
+        let has_seconds = args.len() == count;
+        let seconds = has_seconds.then(|| cast(&args.expanded(count - 1)?, &SECONDS, true));
+        Ok(Self { args, seconds: seconds.transpose()?, wholes: count - 1 })
+    }
+
+    /// The whole number `at` of a row, 0 where it is not given.
+    fn whole(&self, at: usize, row: usize) -> Option<i64> {
+        if at >= self.args.len().min(self.wholes) {
+            return Some(0);
+        }
+        self.args.int(at).get(row).map(i64::from)
+    }
+
+    fn micros(&self, row: usize) -> Option<i128> {
+        let Some(seconds) = &self.seconds else { return Some(0) };
+        let seconds = seconds.as_primitive::<Decimal128Type>();
+        seconds.is_valid(row).then(|| seconds.value(row))
+    }
+}
+
+fn overflow<T>(what: &str) -> Result<T> {
+    exec_err!("{what}: the interval is too long (INTERVAL_ARITHMETIC_OVERFLOW)")
+}
+
+fn make_ym_interval(args: &Arguments) -> Result<ArrayRef> {
+    let parts = Parts { args, seconds: None, wholes: 2 };
+    args.primitives::<IntervalYearMonthType>(|row| {
+        let Some((years, months)) = parts.whole(0, row).zip(parts.whole(1, row)) else {
+            return Ok(None);
+        };
+        match i32::try_from(years * 12 + months) {
+            Ok(months) => Ok(Some(months)),
+            Err(_) => overflow("make_ym_interval"),
+        }
+    })
+}
+
+/// Microseconds of hours, minutes and microseconds.
+fn of_day(hours: i64, minutes: i64, micros: i128) -> i128 {
+    (i128::from(hours) * 60 + i128::from(minutes)) * 60 * i128::from(SECOND_US) + micros
+}
+
+fn make_dt_interval(args: &Arguments) -> Result<ArrayRef> {
+    let parts = Parts::new(args, 4)?;
+    args.primitives::<DurationMicrosecondType>(|row| {
+        let wholes = [0, 1, 2].map(|at| parts.whole(at, row));
+        let ([Some(days), Some(hours), Some(minutes)], Some(micros)) = (wholes, parts.micros(row))
+        else {
+            return Ok(None);
+        };
+        let all = i128::from(days) * i128::from(DAY_US) + of_day(hours, minutes, micros);
+        match i64::try_from(all) {
+            Ok(all) => Ok(Some(all)),
+            Err(_) => overflow("make_dt_interval"),
+        }
+    })
+}
+
+fn make_interval(args: &Arguments) -> Result<ArrayRef> {
+    let parts = Parts::new(args, 7)?;
+    args.primitives::<IntervalMonthDayNanoType>(|row| {
+        let wholes = [0, 1, 2, 3, 4, 5].map(|at| parts.whole(at, row));
+        let [Some(years), Some(months), Some(weeks), Some(days), Some(hours), Some(minutes)] =
+            wholes
+        else {
+            return Ok(None);
+        };
+        let Some(micros) = parts.micros(row) else { return Ok(None) };
+        let nanos = of_day(hours, minutes, micros) * 1000;
+        let fits = (
+            i32::try_from(years * 12 + months),
+            i32::try_from(weeks * 7 + days),
+            i64::try_from(nanos),
+        );
+        match fits {
+            (Ok(months), Ok(days), Ok(nanos)) => {
+                Ok(Some(IntervalMonthDayNano::new(months, days, nanos)))
+            }
+            _ => overflow("make_interval"),
+        }
+    })
+}

@@ -1,0 +1,139 @@
+//! `INTERVAL ...` as a call that gives an interval of Spark's types; DataFusion would make one of
+//! months, days and less at the same time.
+//!
+//! In the frame of a window it stays an interval, since DataFusion reads it there itself.
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, Interval, NamedWindowDefinition, NamedWindowExpr,
+    Spanned, UnaryOperator, Value, ValueWithSpan, WindowFrame, WindowFrameBound, WindowSpec,
+    WindowType,
+};
+
+use super::ast::{call, text};
+use crate::diagnostic::Diagnostic;
+use crate::syntax::lexer::Lexed;
+use crate::values::calendar::DAY_US;
+use crate::values::interval_literal::{
+    CALENDAR, INTERVAL_OF, IntervalLiteral, is_of_months, with_fields, with_units,
+};
+
+/// Marks an interval that is to stay one: no precision is so large.
+const IN_FRAME: u64 = u64::MAX;
+
+/// Rewrites an interval in place.
+pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
+    let (negative, interval) = match &*expr {
+        Expr::Interval(interval) => (false, interval),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match &**expr {
+            Expr::Interval(interval) => (true, interval),
+            _ => return Ok(()),
+        },
+        _ => return Ok(()),
+    };
+    if interval.leading_precision == Some(IN_FRAME) {
+        return Ok(());
+    }
+    let span = expr.span();
+    let found = read(interval, negative)
+        .map_err(|problem| Diagnostic { span: lexed.span(span), ..Diagnostic::nowhere(problem) })?;
+    let args = vec![text(found.count.to_string(), span), text(found.fields, span)];
+    *expr = call(INTERVAL_OF, args, span);
+    Ok(())
+}
+
+/// Makes the step of `sequence` an interval of months, days and less, which is what DataFusion's
+/// function takes.
+pub(crate) fn calendar_step(args: &mut [FunctionArg]) {
+    for arg in args {
+        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg
+            && let Expr::Interval(interval) = &*expr
+            && let Ok(found) = read(interval, false)
+        {
+            let span = expr.span();
+            let args = [found.count.to_string(), found.fields, CALENDAR.to_owned()];
+            *expr = call(INTERVAL_OF, args.map(|arg| text(arg, span)).to_vec(), span);
+        }
+    }
+}
+
+/// The frame of a call OVER a window, with its intervals as DataFusion reads them.
+pub(crate) fn frame_of_call(function: &mut Function) {
+    if let Some(WindowType::WindowSpec(spec)) = &mut function.over {
+        frame_of(spec);
+    }
+}
+
+/// The same for a window with a name.
+pub(crate) fn frame_of_window(window: &mut NamedWindowDefinition) {
+    if let NamedWindowExpr::WindowSpec(spec) = &mut window.1 {
+        frame_of(spec);
+    }
+}
+
+fn frame_of(spec: &mut WindowSpec) {
+    let Some(WindowFrame { start_bound, end_bound, .. }) = &mut spec.window_frame else { return };
+    for bound in std::iter::once(start_bound).chain(end_bound) {
+        if let WindowFrameBound::Preceding(Some(of)) | WindowFrameBound::Following(Some(of)) = bound
+            && let Expr::Interval(interval) = of.as_mut()
+            && let Ok(found) = read(interval, false)
+        {
+            **of = Expr::Interval(in_frame(&found));
+        }
+    }
+}
+
+fn in_frame(found: &IntervalLiteral) -> Interval {
+    let content = if is_of_months(&found.fields) {
+        format!("{} months", found.count)
+    } else {
+        let (days, us) = (found.count / DAY_US, found.count % DAY_US);
+        format!("{days} days {us} microseconds")
+    };
+    let nowhere = datafusion::sql::sqlparser::tokenizer::Span::empty();
+    Interval {
+        value: Box::new(text(content, nowhere)),
+        leading_field: None,
+        leading_precision: Some(IN_FRAME),
+        last_field: None,
+        fractional_seconds_precision: None,
+    }
+}
+
+/// Reads an interval, with a minus before it if it is `negated`.
+fn read(interval: &Interval, negated: bool) -> Result<IntervalLiteral, String> {
+    let (negative, value) = written(&interval.value)?;
+    let found = match (&interval.leading_field, &interval.last_field) {
+        (None, _) => with_units(&value),
+        (Some(unit), None)
+            if value.trim().trim_start_matches(['-', '+']).trim().contains(char::is_whitespace) =>
+        {
+            Err(format!("'{value}' is no number of {unit}"))
+        }
+        (Some(unit), None) => with_units(&format!("{} {unit}", value.trim())),
+        (Some(from), Some(to)) => with_fields(&value, &from.to_string(), &to.to_string()),
+    }?;
+    let count = if negative != negated { found.count.checked_neg() } else { Some(found.count) };
+    let count = count.filter(|count| !is_of_months(&found.fields) || i32::try_from(*count).is_ok());
+    match count {
+        Some(count) => Ok(IntervalLiteral { count, ..found }),
+        None => Err("the interval is too long".to_owned()),
+    }
+}
+
+/// The text or number of an interval, and whether a minus stands before it.
+fn written(value: &Expr) -> Result<(bool, String), String> {
+    match value {
+        Expr::Value(ValueWithSpan { value, .. }) => match value {
+            Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => {
+                Ok((false, text.clone()))
+            }
+            Value::Number(digits, false) => Ok((false, digits.clone())),
+            other => Err(format!("{other} is no interval")),
+        },
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
+            written(expr).map(|(negative, text)| (!negative, text))
+        }
+        Expr::UnaryOp { op: UnaryOperator::Plus, expr } => written(expr),
+        other => Err(format!("an interval is a number or a text with a unit, and not {other}")),
+    }
+}
