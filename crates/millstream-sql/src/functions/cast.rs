@@ -48,7 +48,7 @@ pub(super) fn is_spark_cast(from: &DataType, to: &DataType) -> bool {
         |data_type: &DataType| matches!(data_type, DataType::Timestamp(TimeUnit::Microsecond, _));
     match (from, to) {
         (from, to) if casts_decimals(from, to) || spans::casts(from, to) => true,
-        (from, to) if nested_casts::casts(from, to) => true,
+        (from, to) if nested_casts::casts(from, to, is_spark_cast) => true,
         (from, DataType::Utf8View | DataType::LargeUtf8) if is_bytes(from) => true,
         (from, to) if is_text(from) => {
             to.is_signed_integer()
@@ -96,7 +96,9 @@ pub(super) fn cast(values: &ArrayRef, to: &DataType, strict: bool) -> Result<Arr
     }
     match (from, to) {
         (from, to) if casts_decimals(from, to) => cast_decimal(values, to, strict),
-        (from, to) if nested_casts::casts(from, to) => cast_nested(values, to, strict),
+        (from, to) if nested_casts::casts(from, to, is_spark_cast) => {
+            cast_nested(values, to, strict, cast)
+        }
         (from, to) if spans::casts(from, to) => {
             spans::cast_span(values, to, |numbers, to| cast(numbers, to, true))
         }

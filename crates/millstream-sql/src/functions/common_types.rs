@@ -91,7 +91,7 @@ fn of_times(types: &[&DataType]) -> Option<DataType> {
 
 /// Refuses INTERVALs of months beside those of days: a month has no fixed length.
 fn check_intervals(types: &[DataType]) -> Result<()> {
-    let months = types.iter().any(|of| *of == DataType::Interval(IntervalUnit::YearMonth));
+    let months = types.contains(&DataType::Interval(IntervalUnit::YearMonth));
     let days = types.iter().any(|of| matches!(of, DataType::Duration(_)));
     if months && days {
         return plan_err!(

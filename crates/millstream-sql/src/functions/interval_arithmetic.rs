@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast as arrow_cast;
 use arrow::datatypes::{
-    DataType, Decimal128Type, DurationMicrosecondType, Float64Type, Int64Type,
+    DataType, Decimal128Type, DurationMicrosecondType, Float64Type, Int64Type, IntervalUnit,
     IntervalYearMonthType, TimeUnit,
 };
 use datafusion::common::{DFSchema, Result, exec_err, plan_err};
@@ -55,11 +55,32 @@ pub(super) fn planned(
     Some(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args)))
 }
 
+/// Refuses a sum or a difference of an interval of months and one of days or times: in Spark there
+/// is no interval of both.
+pub(super) fn check_kinds(expr: &RawBinaryExpr, schema: &DFSchema) -> Result<()> {
+    if !matches!(expr.op, BinaryOperator::Plus | BinaryOperator::Minus) {
+        return Ok(());
+    }
+    let types = (expr.left.get_type(schema), expr.right.get_type(schema));
+    // What has no type yet is somebody else's to complain about.
+    let (Ok(left), Ok(right)) = types else { return Ok(()) };
+    let months = DataType::Interval(IntervalUnit::YearMonth);
+    let is_mixed =
+        |one: &DataType, other: &DataType| *one == months && matches!(other, DataType::Duration(_));
+    if is_mixed(&left, &right) || is_mixed(&right, &left) {
+        return plan_err!(
+            "`{}` takes two intervals of years and months, or two of days and times, and got one of \
+             each (DATATYPE_MISMATCH); write make_interval(...) for an interval of both, or add \
+             them to a date one after the other",
+            expr.op
+        );
+    }
+    Ok(())
+}
+
 fn scaled_type(args: &[DataType]) -> Result<DataType> {
     match &args[0] {
-        of @ DataType::Interval(unit) if *unit == arrow::datatypes::IntervalUnit::YearMonth => {
-            Ok(of.clone())
-        }
+        of @ DataType::Interval(unit) if *unit == IntervalUnit::YearMonth => Ok(of.clone()),
         DataType::Duration(_) => Ok(MICROSECONDS),
         other => plan_err!("an {} cannot be multiplied or divided", spark_type(other)),
     }

@@ -6,22 +6,23 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray};
 use arrow::datatypes::{DataType, Fields};
 use datafusion::common::{Result, internal_err};
 
-use super::cast::{cast, is_spark_cast};
+/// Whether a value of one type is cast to another by Spark's rules and not by Arrow's.
+type IsSparks = fn(&DataType, &DataType) -> bool;
+/// Casts values, of which those that cannot be cast are errors if it is strict.
+type Cast = fn(&ArrayRef, &DataType, bool) -> Result<ArrayRef>;
 
 /// Whether a part of such a value is cast by Spark's rules and not by Arrow's.
-pub(super) fn casts(from: &DataType, to: &DataType) -> bool {
+pub(super) fn casts(from: &DataType, to: &DataType, is_sparks: IsSparks) -> bool {
     match (from, to) {
-        (DataType::List(from), DataType::List(to)) => {
-            is_spark_cast(from.data_type(), to.data_type())
-        }
+        (DataType::List(from), DataType::List(to)) => is_sparks(from.data_type(), to.data_type()),
         (DataType::Map(from, _), DataType::Map(to, _)) => {
-            is_spark_cast(from.data_type(), to.data_type())
+            is_sparks(from.data_type(), to.data_type())
         }
         (DataType::Struct(from), DataType::Struct(to)) => {
             let mut pairs = from.iter().zip(to);
             from.len() == to.len()
                 && !is_another_order(from, to)
-                && pairs.any(|(from, to)| is_spark_cast(from.data_type(), to.data_type()))
+                && pairs.any(|(from, to)| is_sparks(from.data_type(), to.data_type()))
         }
         _ => false,
     }
@@ -40,7 +41,12 @@ fn is_another_order(from: &Fields, to: &Fields) -> bool {
 }
 
 /// Does the casts that [`casts`] accepts.
-pub(super) fn cast_nested(values: &ArrayRef, to: &DataType, strict: bool) -> Result<ArrayRef> {
+pub(super) fn cast_nested(
+    values: &ArrayRef,
+    to: &DataType,
+    strict: bool,
+    cast: Cast,
+) -> Result<ArrayRef> {
     Ok(match (values.data_type(), to) {
         (DataType::List(_), DataType::List(item)) => {
             let list = values.as_list::<i32>();

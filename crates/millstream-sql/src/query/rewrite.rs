@@ -299,17 +299,7 @@ impl Rewriter<'_> {
             Expr::Ceil { field: CeilFloorKind::Scale(_), .. }
             | Expr::Floor { field: CeilFloorKind::Scale(_), .. } => take(expr, rounded),
             Expr::Struct { values, fields } if fields.is_empty() => {
-                let span = self
-                    .lexed
-                    .span(values.first().map_or(tokenizer::Span::empty(), |value| value.span()));
-                let named = self.named_struct(std::mem::take(values));
-                match named {
-                    Ok(call) => *expr = call,
-                    Err(message) => {
-                        let help = "name the columns: struct(a, b)";
-                        return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
-                    }
-                }
+                *expr = self.structure(values)?;
             }
             Expr::Function(function) if self.is_bare_column(function) => {
                 if let Some(mut name) = casts::bare_name(function).cloned() {
@@ -322,31 +312,44 @@ impl Rewriter<'_> {
                 take(expr, casts::cast_call);
             }
             Expr::Function(function) => {
-                if let Some(name) = generator_name(function) {
-                    let span = self.lexed.span(function.name.0[0].span());
-                    let message = format!("`{name}` must be alone in the SELECT list");
-                    let help = format!(
-                        "write SELECT {name}(x) in a subquery, or LATERAL VIEW {name}(x) t AS ..."
-                    );
-                    return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
-                }
-                intervals::frame_of_call(function);
-                window_calls::normalise(self.lexed, function)?;
-                trimmed_last(function);
-                let name = function_name(function);
-                if let FunctionArguments::List(list) = &mut function.args
-                    && name == "sequence"
-                {
-                    intervals::calendar_step(&mut list.args);
-                }
-                if KEEPS_TYPES.contains(&name.as_str()) {
-                    arguments_mut(function).for_each(as_int);
-                }
-                if name == "if" && function.over.is_none() {
+                self.call(function)?;
+                if function_name(function) == "if" && function.over.is_none() {
                     take(expr, conditional);
                 }
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    fn structure(&self, values: &mut Vec<Expr>) -> Result<Expr, Diagnostic> {
+        let first = values.first().map_or(tokenizer::Span::empty(), |value| value.span());
+        let span = self.lexed.span(first);
+        self.named_struct(std::mem::take(values)).map_err(|message| {
+            let help = "name the columns: struct(a, b)";
+            Diagnostic { span, ..Diagnostic::nowhere(message).help(help) }
+        })
+    }
+
+    fn call(&self, function: &mut ast::Function) -> Result<(), Diagnostic> {
+        if let Some(name) = generator_name(function) {
+            let span = self.lexed.span(function.name.0[0].span());
+            let message = format!("`{name}` must be alone in the SELECT list");
+            let help =
+                format!("write SELECT {name}(x) in a subquery, or LATERAL VIEW {name}(x) t AS ...");
+            return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
+        }
+        intervals::frame_of_call(function);
+        window_calls::normalise(self.lexed, function)?;
+        trimmed_last(function);
+        let name = function_name(function);
+        if let FunctionArguments::List(list) = &mut function.args
+            && name == "sequence"
+        {
+            intervals::calendar_step(&mut list.args);
+        }
+        if KEEPS_TYPES.contains(&name.as_str()) {
+            arguments_mut(function).for_each(as_int);
         }
         Ok(())
     }
