@@ -104,7 +104,7 @@ impl<F: Copy + 'static> Turns<F> {
     }
 }
 
-/// What is told of the output.
+/// What a reader of the output has seen.
 #[derive(Default)]
 struct Figures {
     /// Faults, how often each was, and for how long nothing came at most until the next of them.

@@ -201,7 +201,7 @@ impl Flow {
         match expected {
             Works => {
                 let finished = self.copies_all(running.wait(END_LIMIT));
-                // Who may do what it needs is told of nothing, and its own client is the one.
+                // With all rights there is no warning, and Millstream's own client writes.
                 finished.says_not(&["authoriz", "librdkafka writes", "at least once"]);
             }
             Warns(words) => {

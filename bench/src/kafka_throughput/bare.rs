@@ -1,7 +1,7 @@
 //! The bare client of measurements of throughput: librdkafka and a loop, a process of its own.
 //!
 //! What it needs is only how much there is to do: it ends when it has read, or the brokers have
-//! acknowledged, as many records as it was told.
+//! acknowledged, as many records as its flags say.
 
 use std::time::Duration;
 

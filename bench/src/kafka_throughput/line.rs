@@ -128,7 +128,7 @@ mod tests {
     use crate::throughput::Took;
 
     fn line(configuration: &str, seconds: u64) -> Line {
-        let usage = Usage { cpu_seconds: 2.0 * seconds as f64, peak_rss_mb: 10.0 };
+        let usage = Usage { cpu_seconds: 0.5 * seconds as f64, peak_rss_mb: 10.0 };
         let took = Took { elapsed: Duration::from_secs(seconds), usage };
         Line {
             route: "read".to_owned(),

@@ -44,6 +44,10 @@ use run::Run;
 /// Files that Spark is asked about again each time: few and quick ones, of several kinds.
 const ASKED_AGAIN: [&str; 3] = ["having.sql", "natural-join.sql", "predicate-functions.sql"];
 
+/// So many silent differences have no reason. Each has to get one or, better, the answer that Spark
+/// gives: the number only goes down.
+const UNEXPLAINED: usize = 76;
+
 fn here() -> PathBuf {
     cache::repository().join("tests/spark/golden")
 }
@@ -72,10 +76,14 @@ fn queries_of_spark_have_the_outcomes_that_are_known() {
     }
     let known = std::fs::read_to_string(&path).expect("there is a state");
     let reasons = std::fs::read_to_string(here().join("reasons.txt")).expect("there are reasons");
-    // Each of these has to get a reason or, better, the answer that Spark gives.
+    let mut complaints = state::changes(&known, &found);
+    complaints.extend(state::needless_reasons(&reasons, &found));
     let unexplained = state::without_reason(&reasons, &found);
-    println!("{} differences without a reason", unexplained.len());
-    let complaints = state::changes(&known, &found);
+    println!("{} differences without a reason: {}", unexplained.len(), unexplained.join(", "));
+    if wanted.is_none() && unexplained.len() != UNEXPLAINED {
+        let now = unexplained.len();
+        complaints.push(format!("UNEXPLAINED is {UNEXPLAINED}, and {now} have no reason"));
+    }
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
 }
 

@@ -36,4 +36,6 @@ pub struct ProducerIdentity {
 }
 
 #[cfg(test)]
+pub mod testing;
+#[cfg(test)]
 mod tests;

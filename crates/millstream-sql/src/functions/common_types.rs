@@ -96,7 +96,8 @@ fn check_intervals(types: &[DataType]) -> Result<()> {
     if months && days {
         return plan_err!(
             "an INTERVAL of years and months and one of days have no common type \
-             (DATATYPE_MISMATCH)"
+             (DATATYPE_MISMATCH); write make_interval(...) for one of both, or add them to a date \
+             one after the other"
         );
     }
     Ok(())
@@ -164,9 +165,7 @@ fn binary(
         _ => return Ok(same(left, right)),
     };
     let types = [left_type, right_type];
-    if operation.is_none() {
-        check_intervals(&types)?;
-    }
+    check_intervals(&types)?;
     let exact = exact_types([&left, &right], &types);
     match (operation, exact) {
         (Some(operation), Some([left_exact, right_exact])) => {

@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast as arrow_cast;
 use arrow::datatypes::{
     DataType, Decimal128Type, DurationMicrosecondType, Float64Type, Int64Type, IntervalUnit,
-    IntervalYearMonthType, TimeUnit,
+    IntervalYearMonthType,
 };
 use datafusion::common::{DFSchema, Result, exec_err, plan_err};
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -15,14 +15,13 @@ use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, cast};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::define::{Arguments, Function, Param};
+use super::interval_text::MICROSECONDS;
 use crate::types::spark_type;
 
 use Param::Any;
 
 pub(super) const MULTIPLY: &str = "interval_multiply";
 pub(super) const DIVIDE: &str = "interval_divide";
-
-const MICROSECONDS: DataType = DataType::Duration(TimeUnit::Microsecond);
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new(MULTIPLY, &[Any, Any], scaled_type, |args| scaled(args, false)),
@@ -53,29 +52,6 @@ pub(super) fn planned(
     };
     let args = vec![interval.clone(), number];
     Some(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args)))
-}
-
-/// Refuses a sum or a difference of an interval of months and one of days or times: in Spark there
-/// is no interval of both.
-pub(super) fn check_kinds(expr: &RawBinaryExpr, schema: &DFSchema) -> Result<()> {
-    if !matches!(expr.op, BinaryOperator::Plus | BinaryOperator::Minus) {
-        return Ok(());
-    }
-    let types = (expr.left.get_type(schema), expr.right.get_type(schema));
-    // What has no type yet is somebody else's to complain about.
-    let (Ok(left), Ok(right)) = types else { return Ok(()) };
-    let months = DataType::Interval(IntervalUnit::YearMonth);
-    let is_mixed =
-        |one: &DataType, other: &DataType| *one == months && matches!(other, DataType::Duration(_));
-    if is_mixed(&left, &right) || is_mixed(&right, &left) {
-        return plan_err!(
-            "`{}` takes two intervals of years and months, or two of days and times, and got one of \
-             each (DATATYPE_MISMATCH); write make_interval(...) for an interval of both, or add \
-             them to a date one after the other",
-            expr.op
-        );
-    }
-    Ok(())
 }
 
 fn scaled_type(args: &[DataType]) -> Result<DataType> {

@@ -13,7 +13,8 @@ use datafusion::common::Result;
 use crate::values::calendar::{DAY_US, SECOND_US};
 use crate::values::interval_literal::is_of_months;
 
-const MICROSECONDS: DataType = DataType::Duration(TimeUnit::Microsecond);
+/// The type of intervals of days and less.
+pub(super) const MICROSECONDS: DataType = DataType::Duration(TimeUnit::Microsecond);
 
 /// Whether values of the type `of` can be intervals of `fields`.
 pub(super) fn is_of(of: &DataType, fields: &str) -> bool {

@@ -191,15 +191,22 @@ fn from_json(args: &Arguments) -> Result<ArrayRef> {
 /// Where an array of structs is wanted, an object is an array of itself.
 fn as_arrays(texts: &StringArray, wanted: &DataType) -> StringArray {
     match wanted {
-        DataType::List(item) if matches!(item.data_type(), DataType::Struct(_)) => {
-            let array = |text: &str| match text.trim_start() {
-                object if object.starts_with('{') => format!("[{text}]"),
-                _ => text.to_owned(),
+        DataType::List(item)
+            if matches!(item.data_type(), DataType::Struct(_))
+                && texts.iter().flatten().any(is_object) =>
+        {
+            let array = |text: &str| match is_object(text) {
+                true => format!("[{text}]"),
+                false => text.to_owned(),
             };
             texts.iter().map(|text| text.map(array)).collect()
         }
         _ => texts.clone(),
     }
+}
+
+fn is_object(text: &str) -> bool {
+    text.trim_start().starts_with('{')
 }
 
 /// The texts, with NULL for those that have only JSON's white space: Spark finds no record in them,

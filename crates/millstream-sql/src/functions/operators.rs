@@ -92,7 +92,6 @@ impl ExprPlanner for SparkOperators {
         expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
-        interval_arithmetic::check_kinds(&expr, schema)?;
         let expr = match spans::planned(expr, schema, [&self.date_difference, &self.date_moved]) {
             spans::Planned::Done(expr) => return Ok(PlannerResult::Planned(expr)),
             spans::Planned::Original(expr) => expr,

@@ -5,6 +5,7 @@ use arrow::array::builder::{ListBuilder, StringBuilder};
 use arrow::datatypes::Int32Type;
 use datafusion::common::{Result, exec_err};
 use regex::{Captures, Regex};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::define::{
@@ -76,19 +77,35 @@ fn replace(regex: &Regex, text: &str, start: usize, replacement: &Replacement, o
     out.push_str(&text[copied..]);
 }
 
-/// All matches as Java finds them: one that is empty may follow directly on one that is not.
+/// All matches with their groups, as [`found`] finds them.
 fn matches<'t>(regex: &Regex, text: &'t str) -> impl Iterator<Item = Captures<'t>> {
-    let mut from = Some(0);
-    std::iter::from_fn(move || {
-        let start = from?;
+    as_java(text, |start| {
         let captures = regex.captures_at(text, start)?;
         let whole = captures.get(0)?;
+        Some((whole.start()..whole.end(), captures))
+    })
+}
+
+/// All matches, without their groups, which costs less.
+fn found(regex: &Regex, text: &str) -> impl Iterator<Item = Range<usize>> {
+    as_java(text, |start| regex.find_at(text, start).map(|found| (found.range(), found.range())))
+}
+
+/// What `next` finds from one place after the other on, as in Java: a match that is empty may
+/// follow directly on one that is not.
+fn as_java<T>(
+    text: &str,
+    next: impl Fn(usize) -> Option<(Range<usize>, T)>,
+) -> impl Iterator<Item = T> {
+    let mut from = Some(0);
+    std::iter::from_fn(move || {
+        let (whole, found) = next(from?)?;
         from = if whole.is_empty() {
-            text[whole.end()..].chars().next().map(|next| whole.end() + next.len_utf8())
+            text[whole.end..].chars().next().map(|next| whole.end + next.len_utf8())
         } else {
-            Some(whole.end())
+            Some(whole.end)
         };
-        Some(captures)
+        Some(found)
     })
 }
 
@@ -147,7 +164,7 @@ fn regexp_count(args: &Arguments) -> Result<ArrayRef> {
     let (text, pattern) = (args.text(0), args.text(1));
     let mut last = Last::default();
     args.primitives::<Int32Type>(|row| match (text.get(row), pattern.get(row)) {
-        (Some(text), Some(pattern)) => Ok(Some(matches(last.get(pattern)?, text).count() as i32)),
+        (Some(text), Some(pattern)) => Ok(Some(found(last.get(pattern)?, text).count() as i32)),
         _ => Ok(None),
     })
 }

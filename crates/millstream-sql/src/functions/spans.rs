@@ -19,7 +19,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::define::{Arguments, Function, Param, returns_date};
-use super::interval_text;
+use super::interval_text::{self, MICROSECONDS};
 use crate::types::timestamp;
 use crate::values::calendar::{DAY_US, SECOND_US};
 
@@ -28,7 +28,6 @@ pub(super) const DATE_MOVED: &str = "date_moved";
 
 const DAY_S: i64 = DAY_US / SECOND_US;
 const DAYS: DataType = DataType::Duration(TimeUnit::Second);
-const MICROSECONDS: DataType = DataType::Duration(TimeUnit::Microsecond);
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new(

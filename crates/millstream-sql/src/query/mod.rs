@@ -40,6 +40,7 @@ mod operators;
 pub(crate) mod parse;
 pub mod prepare;
 pub mod prepared;
+mod refusals;
 mod relations;
 pub(crate) mod rewrite;
 mod scope;

@@ -4,7 +4,8 @@
 //! 2. sqlparser reads the rest;
 //! 3. [`super::relations`] finds the tables that are read and gives each read a name of its own;
 //! 4. [`super::stateless`] refuses what needs state over a stream;
-//! 5. [`super::rewrite`] says in DataFusion's words what Spark says in others.
+//! 5. [`super::refusals`] refuses what DataFusion would answer otherwise than Spark;
+//! 6. [`super::rewrite`] says in DataFusion's words what Spark says in others.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use datafusion::sql::sqlparser::ast::Statement;
 
 use super::parse::{parse, piece};
 use super::prepared::{PreparedQuery, ReadMode, TableCatalog, TableRead};
-use super::{relations, rewrite, stateless};
+use super::{refusals, relations, rewrite, stateless};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -47,6 +48,7 @@ pub fn prepare(
     let reads = relations::resolve(lexed, &mut query, marks, &mut subquery_watermarks, catalog)?;
     check_watermarks(&reads)?;
     stateless::check(lexed, &query, &reads)?;
+    refusals::check(lexed, &query)?;
     rewrite::rewrite(lexed, &mut query, &reads)?;
     let statement = Statement::Query(Box::new(query));
     let text = Arc::clone(&lexed.text);

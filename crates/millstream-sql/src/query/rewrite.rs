@@ -6,16 +6,17 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
     CastKind, CeilFloorKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
     Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, OneOrManyWithParens, Query,
     Select, SelectItem, SelectItemQualifiedWildcardKind, Spanned, UnaryOperator, Value,
-    ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
+    ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions, WindowType, With,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::sql::sqlparser::ast;
 
 use super::ast::{call, function_name, generator, generator_name, one_part, quoted_ident, text};
@@ -251,7 +252,14 @@ impl Rewriter<'_> {
         } else if let Some(DataType::Struct(fields)) =
             self.frame().resolve(&parts).and_then(|found| found.data_type)
         {
-            let items = fields.iter().map(|field| {
+            let left_out = |field: &&Arc<Field>| {
+                let except = options.opt_except.iter();
+                let mut names = except.flat_map(|it| {
+                    std::iter::once(&it.first_element).chain(&it.additional_elements)
+                });
+                names.any(|name| name.value.eq_ignore_ascii_case(field.name()))
+            };
+            let items = fields.iter().filter(|field| !left_out(field)).map(|field| {
                 let name = quoted_ident(field.name().clone(), parts[0].span);
                 let mut path = parts.clone();
                 path.push(name.clone());
@@ -339,6 +347,7 @@ impl Rewriter<'_> {
                 format!("write SELECT {name}(x) in a subquery, or LATERAL VIEW {name}(x) t AS ...");
             return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
         }
+        window_by_name(function);
         intervals::frame_of_call(function);
         window_calls::normalise(self.lexed, function)?;
         trimmed_last(function);
@@ -568,5 +577,15 @@ fn as_int(expr: &mut Expr) {
             array: false,
             format: None,
         });
+    }
+}
+
+/// `OVER (w)` as `OVER w`, if nothing else stands there; DataFusion would forget the name.
+fn window_by_name(function: &mut Function) {
+    let Some(WindowType::WindowSpec(spec)) = &mut function.over else { return };
+    let is_bare =
+        spec.partition_by.is_empty() && spec.order_by.is_empty() && spec.window_frame.is_none();
+    if is_bare && let Some(name) = spec.window_name.take() {
+        function.over = Some(WindowType::NamedWindow(name));
     }
 }

@@ -63,11 +63,12 @@ pub(crate) fn parse_date(text: &str) -> Option<i32> {
     let text = text.trim();
     let mut reader = DigitReader::new(text);
     let days = reader.date()?;
-    let dashes = text[1.min(text.len())..reader.at].bytes().filter(|byte| *byte == b'-').count();
-    if dashes < 2 && reader.peek().is_some() {
-        return None;
+    let is_whole = || text[1..reader.at].bytes().filter(|byte| *byte == b'-').count() == 2;
+    match reader.peek() {
+        None => Some(days),
+        Some(b'T' | b' ') => is_whole().then_some(days),
+        Some(_) => None,
     }
-    matches!(reader.peek(), None | Some(b'T' | b' ')).then_some(days)
 }
 
 /// Reads a timestamp as a cast from STRING to TIMESTAMP does: `yyyy[-M[-d]]`, then `T` or a space

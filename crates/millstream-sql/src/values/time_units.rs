@@ -17,22 +17,23 @@ pub(crate) enum TimeUnit {
     Microseconds(i64),
 }
 
+const UNITS: [(&str, TimeUnit); 11] = [
+    ("YEAR", TimeUnit::Months(12)),
+    ("QUARTER", TimeUnit::Months(3)),
+    ("MONTH", TimeUnit::Months(1)),
+    ("WEEK", TimeUnit::Microseconds(7 * DAY_US)),
+    ("DAY", TimeUnit::Microseconds(DAY_US)),
+    ("DAYOFYEAR", TimeUnit::Microseconds(DAY_US)),
+    ("HOUR", TimeUnit::Microseconds(3600 * SECOND_US)),
+    ("MINUTE", TimeUnit::Microseconds(60 * SECOND_US)),
+    ("SECOND", TimeUnit::Microseconds(SECOND_US)),
+    ("MILLISECOND", TimeUnit::Microseconds(1000)),
+    ("MICROSECOND", TimeUnit::Microseconds(1)),
+];
+
 /// The unit of this name, whatever its case.
 pub(crate) fn unit_of(name: &str) -> Option<TimeUnit> {
-    use TimeUnit::{Microseconds, Months};
-    Some(match name.to_ascii_uppercase().as_str() {
-        "YEAR" => Months(12),
-        "QUARTER" => Months(3),
-        "MONTH" => Months(1),
-        "WEEK" => Microseconds(7 * DAY_US),
-        "DAY" | "DAYOFYEAR" => Microseconds(DAY_US),
-        "HOUR" => Microseconds(3600 * SECOND_US),
-        "MINUTE" => Microseconds(60 * SECOND_US),
-        "SECOND" => Microseconds(SECOND_US),
-        "MILLISECOND" => Microseconds(1000),
-        "MICROSECOND" => Microseconds(1),
-        _ => return None,
-    })
+    UNITS.iter().find(|(unit, _)| unit.eq_ignore_ascii_case(name)).map(|(_, unit)| *unit)
 }
 
 /// `us` plus `count` units; `None` beyond all times.

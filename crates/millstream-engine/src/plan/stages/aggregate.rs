@@ -20,6 +20,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use millstream_sql::plan::windows::WindowCall;
 
+use super::in_words::in_words;
 use super::lineage::EventTime;
 use super::{CutError, Cutter, StageKind, plain};
 use crate::api::settings::OutputMode;
@@ -133,7 +134,7 @@ impl Below {
         else {
             return Err(unsupported(&expr.to_string()));
         };
-        self.described.push(expr.clone().unalias().to_string());
+        self.described.push(in_words(&expr.clone().unalias()));
         let AggregateFunctionParams { args, distinct, filter, order_by, null_treatment } = params;
         if distinct {
             return Err(CutError::Unsupported {
@@ -173,7 +174,7 @@ fn group_in_words(input: &LogicalPlan, group: &Expr) -> String {
         Expr::Column(column) => WindowCall::of_column(input, column),
         _ => None,
     };
-    window.map_or_else(|| group.to_string(), |window| window.definition().to_string())
+    window.map_or_else(|| in_words(group), |window| window.definition().to_string())
 }
 
 fn unsupported(what: &str) -> CutError {

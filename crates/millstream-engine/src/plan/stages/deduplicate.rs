@@ -11,6 +11,7 @@ use datafusion::functions::core::expr_fn::get_field;
 use datafusion::logical_expr::{Distinct, DistinctOn, Expr, LogicalPlan, Projection};
 use millstream_sql::query::streams::WITHIN_WATERMARK;
 
+use super::in_words::in_words;
 use super::lineage::EventTime;
 use super::{CutError, Cutter, StageKind};
 use crate::state::deduplicate::Retention;
@@ -99,7 +100,7 @@ impl Cutter<'_> {
         if within && time.is_none() {
             return Err(CutError::NoWatermark);
         }
-        let described: Vec<String> = keys.iter().map(ToString::to_string).collect();
+        let described: Vec<String> = keys.iter().map(in_words).collect();
         let deduplication = Deduplication {
             outputs: outputs.len(),
             keys: keys.len(),

@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
 };
 
 use super::deduplicate::instant;
+use super::in_words::in_words;
 use super::lineage::EventTime;
 use super::{CutError, Cutter, StageKind, reads_stream};
 use crate::api::settings::OutputMode;
@@ -180,7 +181,7 @@ impl Cutter<'_> {
             }
         }
         let (times, waits_us) = self.times_and_wait(plans, &evicts, kind);
-        let described = format!("{} join on {}", join.join_type, in_words(&condition));
+        let described = format!("{} join on {}", join.join_type, condition_in_words(&condition));
         let (left_keys, right_keys): (Vec<Expr>, Vec<Expr>) =
             condition.keys.iter().cloned().unzip();
         let both = join.left.schema().join(join.right.schema())?;
@@ -359,8 +360,11 @@ fn interval_us(expr: &Expr) -> Option<i64> {
     }
 }
 
-fn in_words(condition: &Condition) -> String {
-    let keys = condition.keys.iter().map(|(left, right)| format!("{left} = {right}"));
-    let rest = condition.rest.iter().map(ToString::to_string);
+fn condition_in_words(condition: &Condition) -> String {
+    let keys = condition
+        .keys
+        .iter()
+        .map(|(left, right)| format!("{} = {}", in_words(left), in_words(right)));
+    let rest = condition.rest.iter().map(in_words);
     keys.chain(rest).collect::<Vec<_>>().join(" AND ")
 }

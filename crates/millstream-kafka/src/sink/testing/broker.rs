@@ -1,7 +1,6 @@
 //! A broker made for testing, which answers as a test says and keeps what it was asked.
 
 use std::collections::VecDeque;
-use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::protocol::frame::{END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ALONE, METADATA, PRODUCE};
 use crate::protocol::responses::Address;
+use crate::protocol::testing::{self, Request};
 use crate::protocol::write::Writer;
 
 /// Where the sequence of its first record stands in a record batch.
@@ -68,76 +68,11 @@ impl Broker {
     }
 }
 
-/// What is left of a request.
-struct Request<'a>(&'a [u8]);
-
-impl<'a> Request<'a> {
-    fn take(&mut self, count: usize) -> &'a [u8] {
-        let (taken, rest) = self.0.split_at(count);
-        self.0 = rest;
-        taken
-    }
-
-    fn i16(&mut self) -> i16 {
-        i16::from_be_bytes(self.take(2).try_into().unwrap())
-    }
-
-    fn i32(&mut self) -> i32 {
-        i32::from_be_bytes(self.take(4).try_into().unwrap())
-    }
-
-    /// A number of elements or bytes, which is stored plus one, as seven bits a byte.
-    fn count(&mut self) -> usize {
-        let (mut count, mut shift) = (0, 0);
-        loop {
-            let byte = self.take(1)[0];
-            count |= usize::from(byte & 0x7f) << shift;
-            shift += 7;
-            if byte < 0x80 {
-                return count - 1;
-            }
-        }
-    }
-
-    fn text(&mut self) -> String {
-        let count = self.count();
-        String::from_utf8(self.take(count).to_vec()).unwrap()
-    }
-
-    fn text_or_null(&mut self) -> Option<String> {
-        if self.0[0] == 0 {
-            self.take(1);
-            return None;
-        }
-        Some(self.text())
-    }
-
-    fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> T) -> Vec<T> {
-        (0..self.count()).map(|_| each(self)).collect()
-    }
-
-    /// The end of a structure without tagged fields.
-    fn end(&mut self) {
-        assert_eq!(self.take(1), [0]);
-    }
-}
-
 /// Answers the requests of one connection.
 fn serve(mut connection: TcpStream, address: &Address, asked: &Mutex<Asked>) {
-    let mut length = [0; 4];
-    while connection.read_exact(&mut length).is_ok() {
-        let mut request = vec![0; i32::from_be_bytes(length) as usize];
-        connection.read_exact(&mut request).unwrap();
-        let mut request = Request(&request);
-        let (key, _, number) = (request.i16(), request.i16(), request.i32());
-        let client = request.i16();
-        request.take(client as usize);
-        request.end();
-        let (mut answer, mut pause) = (Writer::default(), Duration::ZERO);
-        // In place of the length.
-        answer.i32(0);
-        answer.i32(number);
-        answer.end();
+    while let Some(request) = testing::next(&mut connection) {
+        let (key, number, mut request) = Request::read(&request);
+        let (mut answer, mut pause) = (testing::answer_to(number), Duration::ZERO);
         match key {
             key if key == METADATA.key => metadata(&mut request, &mut answer, address),
             key if key == FIND_COORDINATOR.key => coordinator(&mut answer, address),
@@ -155,8 +90,7 @@ fn serve(mut connection: TcpStream, address: &Address, asked: &Mutex<Asked>) {
                 end_txn(&mut request, &mut answer, asked);
             }
         }
-        answer.replace_i32(0, (answer.len() - 4) as i32);
-        connection.write_all(answer.as_slice()).unwrap();
+        testing::send(answer, &mut connection).unwrap();
         std::thread::sleep(pause);
     }
 }
@@ -277,7 +211,7 @@ fn new_writer(answer: &mut Writer, asked: &Mutex<Asked>) {
 
 fn end_txn(request: &mut Request<'_>, answer: &mut Writer, asked: &Mutex<Asked>) {
     request.text();
-    let id = i64::from_be_bytes(request.take(8).try_into().unwrap());
+    let id = request.i64();
     let epoch = request.i16();
     asked.lock().ends.push(request.take(1) == [1]);
     answer.i32(0);

@@ -2,7 +2,6 @@
 //! what was read with its own logs, as a broker of Kafka does.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use crate::protocol::fetch::{Diverging, Position};
 use crate::protocol::frame::{FETCH, LIST_OFFSETS, METADATA};
 use crate::protocol::record_batch::{Record, RecordBatch};
 use crate::protocol::responses::Address;
+use crate::protocol::testing::{self, Request};
 use crate::protocol::write::Writer;
 
 /// The topic.
@@ -156,70 +156,23 @@ impl Broker {
     }
 }
 
-/// What is left of a request.
-struct Request<'a>(&'a [u8]);
-
-impl<'a> Request<'a> {
-    fn take(&mut self, count: usize) -> &'a [u8] {
-        let (taken, rest) = self.0.split_at(count);
-        self.0 = rest;
-        taken
-    }
-
-    fn i16(&mut self) -> i16 {
-        i16::from_be_bytes(self.take(2).try_into().unwrap())
-    }
-
-    fn i32(&mut self) -> i32 {
-        i32::from_be_bytes(self.take(4).try_into().unwrap())
-    }
-
-    fn i64(&mut self) -> i64 {
-        i64::from_be_bytes(self.take(8).try_into().unwrap())
-    }
-
-    /// A number of elements or bytes that is stored plus one; all of them are small here.
-    fn count(&mut self) -> usize {
-        let byte = self.take(1)[0];
-        assert!((1..0x80).contains(&byte));
-        usize::from(byte) - 1
-    }
-
-    /// Gives the number of each partition that is listed to `each`, with what follows it.
-    fn partitions(&mut self, mut each: impl FnMut(&mut Self, i32)) {
-        for _ in 0..self.count() {
-            let length = self.count();
-            assert_eq!(self.take(length), TOPIC.as_bytes());
-            for _ in 0..self.count() {
-                let partition = self.i32();
-                each(self, partition);
-            }
-            self.end();
-        }
-    }
-
-    /// The end of a structure without tagged fields.
-    fn end(&mut self) {
-        assert_eq!(self.take(1), [0]);
-    }
+/// Gives the number of each partition that a request lists to `each`, with what follows it.
+fn partitions(request: &mut Request<'_>, mut each: impl FnMut(&mut Request<'_>, i32)) {
+    request.list(|topic| {
+        assert_eq!(topic.text(), TOPIC);
+        topic.list(|partition| {
+            let number = partition.i32();
+            each(partition, number);
+        });
+        topic.end();
+    });
 }
 
 /// Answers the requests of one connection.
 fn serve(mut connection: TcpStream, address: &Address, state: &Mutex<State>) {
-    let mut length = [0; 4];
-    while connection.read_exact(&mut length).is_ok() {
-        let mut request = vec![0; i32::from_be_bytes(length) as usize];
-        connection.read_exact(&mut request).unwrap();
-        let mut request = Request(&request);
-        let (key, _, number) = (request.i16(), request.i16(), request.i32());
-        let client = request.i16();
-        request.take(client as usize);
-        request.end();
-        let mut answer = Writer::default();
-        // In place of the length.
-        answer.i32(0);
-        answer.i32(number);
-        answer.end();
+    while let Some(request) = testing::next(&mut connection) {
+        let (key, number, mut request) = Request::read(&request);
+        let mut answer = testing::answer_to(number);
         // The time of a pause by a quota.
         answer.i32(0);
         match key {
@@ -230,8 +183,7 @@ fn serve(mut connection: TcpStream, address: &Address, state: &Mutex<State>) {
                 fetch(&mut request, &mut answer, state);
             }
         }
-        answer.replace_i32(0, (answer.len() - 4) as i32);
-        if connection.write_all(answer.as_slice()).is_err() {
+        if testing::send(answer, &mut connection).is_err() {
             return;
         }
     }
@@ -270,7 +222,7 @@ fn offsets(request: &mut Request<'_>, answer: &mut Writer, state: &State) {
     // This is no replica; whether only committed records count.
     request.take(5);
     let mut listed = Vec::new();
-    request.partitions(|it, partition| {
+    partitions(request, |it, partition| {
         it.i32();
         let is_end = it.i64() == -1;
         it.end();
@@ -296,7 +248,7 @@ fn fetch(request: &mut Request<'_>, answer: &mut Writer, state: &Mutex<State>) {
     // No replica; time to wait, bytes, isolation, session.
     request.take(25);
     let mut asked = Vec::new();
-    request.partitions(|it, partition| {
+    partitions(request, |it, partition| {
         let (leader_epoch, offset, epoch) = (it.i32(), it.i64(), it.i32());
         it.take(12);
         it.end();
