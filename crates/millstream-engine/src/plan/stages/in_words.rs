@@ -18,9 +18,10 @@ const SECONDS_OF_A_DAY: i64 = 86_400;
 pub fn in_words(expr: &Expr) -> String {
     let with_intervals = |expr| match expr {
         Expr::Literal(value, metadata) => match interval(&value, metadata.as_ref()) {
-            Some(interval) => {
-                Ok(Transformed::yes(Expr::Literal(ScalarValue::from(interval), None)))
-            }
+            interval @ Some(_) => Ok(Transformed::yes(Expr::Literal(
+                ScalarValue::IntervalMonthDayNano(interval),
+                None,
+            ))),
             None => Ok(Transformed::no(Expr::Literal(value, metadata))),
         },
         other => Ok(Transformed::no(other)),
@@ -72,7 +73,7 @@ mod tests {
         ];
         for (value, fields, (months, days, nanoseconds)) in cases {
             let former = IntervalMonthDayNano::new(months, days, nanoseconds);
-            let former = col("ts") + lit(ScalarValue::from(former));
+            let former = col("ts") + lit(ScalarValue::IntervalMonthDayNano(Some(former)));
             assert_eq!(in_words(&(col("ts") + literal(value, fields))), former.to_string());
         }
     }
