@@ -333,7 +333,10 @@ pub(super) fn of_union(union: Union) -> Result<Union> {
     Ok(Union { inputs: inputs.collect::<Result<_>>()?, ..union.clone() })
 }
 
-fn with_types(input: &Arc<LogicalPlan>, wanted: &[Option<DataType>]) -> Result<LogicalPlan> {
+pub(super) fn with_types(
+    input: &Arc<LogicalPlan>,
+    wanted: &[Option<DataType>],
+) -> Result<LogicalPlan> {
     let columns = input.schema().iter().zip(wanted).map(|((table, field), wanted)| {
         let column = Expr::Column((table, field).into());
         match wanted {

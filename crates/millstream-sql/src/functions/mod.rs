@@ -24,6 +24,7 @@ mod json;
 mod lambdas;
 pub(crate) mod literals;
 mod numbers;
+pub(crate) mod only_row;
 mod operators;
 mod parts;
 mod pattern;
@@ -33,6 +34,7 @@ mod regex;
 mod rules;
 mod sequences;
 pub(crate) mod sessions;
+mod set_operations;
 mod spans;
 mod text;
 mod time_pattern;
@@ -118,6 +120,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     let mut functions: Vec<_> =
         tables.into_iter().flatten().map(|function| function.udf()).collect();
     functions.push(json::FromJson::udf());
+    functions.push(only_row::only_row());
     functions.extend(clock::functions(clock));
     functions.push(decimals::whole_division());
     functions.push(date_parts::DatePart::udf());

@@ -18,6 +18,7 @@ use super::cast::{cast_expr, is_spark_cast};
 use super::common_types;
 use super::failing::can_fail;
 use super::operators::checked;
+use super::set_operations;
 
 /// Makes whole numbers in the text INTs, as in Spark, where they fit; to DataFusion they are all
 /// BIGINTs. Then casts decimals and the values beside them to common types. Runs before types are
@@ -44,6 +45,7 @@ impl AnalyzerRule for SparkLiterals {
                 })?;
                 plan.map_data(|plan| match plan {
                     LogicalPlan::Values(values) => common_types::of_values(values),
+                    LogicalPlan::Join(join) => set_operations::with_meaning(join),
                     plan => Ok(plan),
                 })
             }

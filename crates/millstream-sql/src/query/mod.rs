@@ -29,6 +29,8 @@ macro_rules! join_constraint {
 
 mod aggregates;
 pub(crate) mod ast;
+mod blocks;
+mod brackets;
 mod frame;
 mod generators;
 mod grouping;
@@ -40,8 +42,10 @@ pub mod prepare;
 pub mod prepared;
 mod relations;
 pub(crate) mod rewrite;
+pub(crate) mod rows;
 mod scope;
 mod shapes;
 mod stateless;
 pub mod streams;
+mod using;
 mod window_calls;

@@ -19,13 +19,13 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::sqlparser::ast;
 
 use super::ast::{call, function_name, generator, generator_name, one_part, quoted_ident, text};
-use super::frame::{Frame, Relation};
+use super::frame::{Column, Frame, Relation};
 use super::naming::expr_name;
 use super::operators::{conditional, rlike, rounded};
 use super::prepared::TableRead;
-use super::scope::Scopes;
+use super::scope::{Scopes, excepted};
 use super::streams::ALL_COLUMNS;
-use super::{aggregates, generators, grouping, lateral, window_calls};
+use super::{aggregates, blocks, generators, grouping, lateral, rows, window_calls};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -87,6 +87,8 @@ impl VisitorMut for Rewriter<'_> {
         self.taken.push((with, known));
         let frame = self.scopes.frame_of_body(&query.body);
         self.frames.push(frame);
+        let order = query.order_by.as_ref().map(|order| blocks::check_order(self.lexed, order));
+        self.found.0.extend(order.and_then(Result::err));
         ControlFlow::Continue(())
     }
 
@@ -100,13 +102,13 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        grouping::modifiers_into_sets(select);
         let mut frame = self.scopes.frame(select);
+        for diagnostic in blocks::into_read_form(self.lexed, select, &frame) {
+            self.found.0.push(diagnostic);
+        }
         if !select.lateral_views.is_empty() {
-            match lateral::into_subquery(self.lexed, select, &mut frame) {
-                Ok(()) => {}
-                Err(diagnostic) => self.found.0.push(diagnostic),
-            }
+            let moved = lateral::into_subquery(self.lexed, select, &mut frame);
+            self.found.0.extend(moved.err());
         }
         self.using_columns(select, &frame);
         self.frames.push(frame);
@@ -191,11 +193,14 @@ impl Rewriter<'_> {
             SelectItem::UnnamedExpr(expr) => (expr, None),
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias)),
             SelectItem::Wildcard(mut options) => {
-                self.excepted(&mut options);
+                self.excepted(&mut options)?;
+                if let Some(items) = self.frame().all_items(&options) {
+                    return Ok(items);
+                }
                 return Ok(vec![SelectItem::Wildcard(options)]);
             }
             SelectItem::QualifiedWildcard(kind, options) => {
-                return Ok(self.qualified_wildcard(kind, options));
+                return self.qualified_wildcard(kind, options);
             }
             SelectItem::ExprWithAliases { expr, aliases } => {
                 let span = aliases.first().and_then(|alias| self.lexed.span(alias.span));
@@ -224,6 +229,7 @@ impl Rewriter<'_> {
     fn resolved_name(&self, parts: &[Ident]) -> String {
         match self.frame().resolve(parts) {
             None if self.frame().group_window(parts).is_some() => String::new(),
+            _ if parts.len() == 1 && self.frame().stands_for_other(&parts[0]) => String::new(),
             Some(found) if found.is_field => String::new(),
             Some(found) => found.parts.last().cloned().unwrap_or_default(),
             None => parts.last().map(|part| part.value.clone()).unwrap_or_default(),
@@ -234,10 +240,10 @@ impl Rewriter<'_> {
         &mut self,
         kind: SelectItemQualifiedWildcardKind,
         mut options: WildcardAdditionalOptions,
-    ) -> Vec<SelectItem> {
-        self.excepted(&mut options);
+    ) -> Result<Vec<SelectItem>, Diagnostic> {
+        self.excepted(&mut options)?;
         let SelectItemQualifiedWildcardKind::ObjectName(mut name) = kind else {
-            return vec![SelectItem::QualifiedWildcard(kind, options)];
+            return Ok(vec![SelectItem::QualifiedWildcard(kind, options)]);
         };
         let parts: Vec<Ident> = name.0.iter().filter_map(|part| part.as_ident().cloned()).collect();
         if let Some(relation) = one_part(&name).and_then(|name| self.frame().relation(&name)) {
@@ -250,21 +256,23 @@ impl Rewriter<'_> {
         } else if let Some(DataType::Struct(fields)) =
             self.frame().resolve(&parts).and_then(|found| found.data_type)
         {
-            let items = fields.iter().map(|field| {
+            let kept = fields.iter().filter(|field| !is_excepted(&options, field.name()));
+            let items = kept.map(|field| {
                 let name = quoted_ident(field.name().clone(), parts[0].span);
                 let mut path = parts.clone();
                 path.push(name.clone());
                 SelectItem::ExprWithAlias { expr: Expr::CompoundIdentifier(path), alias: name }
             });
-            return items.collect();
+            return Ok(items.collect());
         }
         let kind = SelectItemQualifiedWildcardKind::ObjectName(name);
-        vec![SelectItem::QualifiedWildcard(kind, options)]
+        Ok(vec![SelectItem::QualifiedWildcard(kind, options)])
     }
 
     /// Gives the columns of `* EXCEPT (...)` their declared spelling.
-    fn excepted(&self, options: &mut WildcardAdditionalOptions) {
-        let Some(except) = &mut options.opt_except else { return };
+    fn excepted(&self, options: &mut WildcardAdditionalOptions) -> Result<(), Diagnostic> {
+        let Some(except) = &mut options.opt_except else { return Ok(()) };
+        blocks::check_brackets(self.lexed, except)?;
         let names =
             std::iter::once(&mut except.first_element).chain(&mut except.additional_elements);
         for name in names {
@@ -272,16 +280,26 @@ impl Rewriter<'_> {
                 name.value = found.parts[0].clone();
             }
         }
+        Ok(())
     }
 
     fn expression(&mut self, expr: &mut Expr) -> Result<(), Diagnostic> {
         if let Some(frame) = self.frames.last() {
             window_calls::put_in(self.lexed, frame, expr)?;
+            grouping::named_id(frame, expr);
             window_calls::fields_of_values(self.lexed, expr)?;
+            if let Expr::Function(function) = expr {
+                grouping::check_call(self.lexed, frame, function)?;
+                blocks::named_window(self.lexed, function)?;
+            }
         }
+        rows::into_structs(expr);
         aggregates::rewrite(self.lexed, expr)?;
         match expr {
-            Expr::Identifier(ident) => self.identifier(ident)?,
+            Expr::Identifier(ident) => match self.merged_value(ident) {
+                Some(value) => *expr = value,
+                None => self.identifier(ident)?,
+            },
             Expr::CompoundIdentifier(parts) => {
                 if let Some(path) = self.compound(parts)? {
                     *expr = path;
@@ -330,6 +348,21 @@ impl Rewriter<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// What a column that a join has made of two stands for.
+    fn merged_value(&self, ident: &Ident) -> Option<Expr> {
+        if self.parameter(&ident.value).is_some() {
+            return None;
+        }
+        let knows = |frame: &&Frame| {
+            frame.merged_value(&ident.value).is_some()
+                || frame.resolve(std::slice::from_ref(ident)).is_some()
+                || frame.alias(&ident.value).is_some()
+        };
+        let frame = self.frames.iter().rev().find(knows)?;
+        let is_alias = frame.result_first && frame.alias(&ident.value).is_some();
+        frame.merged_value(&ident.value).filter(|_| !is_alias).cloned()
     }
 
     /// The parameter of a function `x -> ...` that `name` means.
@@ -475,6 +508,10 @@ impl Rewriter<'_> {
         }
         Ok(args)
     }
+}
+
+fn is_excepted(options: &WildcardAdditionalOptions, name: &str) -> bool {
+    excepted(options, &Column { name: name.to_owned(), data_type: None })
 }
 
 /// Replaces an expression by the result of `make`.
