@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::{
     Aggregate, Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder, col, lit,
@@ -30,7 +30,10 @@ pub(super) fn without_empty(
 
 fn has_empty_set(aggregate: &Aggregate) -> bool {
     aggregate.group_expr.iter().any(|group| match group {
-        Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => sets.iter().any(Vec::is_empty),
+        // The empty set alone is an aggregate without GROUP BY.
+        Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => {
+            sets.len() > 1 && sets.iter().any(Vec::is_empty)
+        }
         Expr::GroupingSet(_) => true,
         _ => false,
     })

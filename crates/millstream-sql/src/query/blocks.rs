@@ -130,9 +130,21 @@ pub(crate) fn check_brackets(lexed: &Lexed, except: &ExceptSelectItem) -> Result
     Ok(())
 }
 
-/// A negative number in ORDER BY names no item.
-pub(crate) fn check_order(lexed: &Lexed, order: &OrderBy) -> Result<(), Diagnostic> {
-    let OrderByKind::Expressions(exprs) = &order.kind else { return Ok(()) };
+/// A negative number in ORDER BY names no item, and ALL may be the name of a column.
+pub(crate) fn check_order(
+    lexed: &Lexed,
+    order: &OrderBy,
+    frames: &[Frame],
+) -> Result<(), Diagnostic> {
+    let OrderByKind::Expressions(exprs) = &order.kind else {
+        let all = Ident::new("all");
+        if frames.iter().any(|frame| frame.resolve(std::slice::from_ref(&all)).is_some()) {
+            let message = "ORDER BY ALL, where a column is called `all`, could mean either";
+            let diagnostic = Diagnostic::nowhere(message).help("write the columns' names");
+            return Err(Diagnostic { span: lexed.span(order.span()), ..diagnostic });
+        }
+        return Ok(());
+    };
     let is_negative = |expr: &&Expr| match expr {
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
             matches!(**expr, Expr::Value(ValueWithSpan { value: Value::Number(..), .. }))

@@ -140,7 +140,8 @@ fn spell_out(group: &mut Expr) {
 }
 
 fn has_groups(parts: &[Vec<Expr>]) -> bool {
-    parts.iter().any(|part| part.len() != 1)
+    // Spark reads no empty group here.
+    parts.iter().any(|part| part.len() > 1) && !parts.iter().any(Vec::is_empty)
 }
 
 /// The columns of several groups, each once.

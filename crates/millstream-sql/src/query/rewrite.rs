@@ -8,24 +8,26 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    CastKind, CeilFloorKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, OneOrManyWithParens, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, Spanned, UnaryOperator, Value,
-    ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
+    CastKind, CeilFloorKind, Expr, Function, FunctionArguments, Ident, JoinConstraint,
+    JoinOperator, ObjectName, ObjectNamePart, OneOrManyWithParens, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, Spanned, UnaryOperator, Value, ValueWithSpan, VisitMut,
+    VisitorMut, WildcardAdditionalOptions, With,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::sqlparser::ast;
 
-use super::ast::{call, function_name, generator, generator_name, one_part, quoted_ident, text};
+use super::ast::{
+    arguments_mut, call, function_name, generator, generator_name, one_part, quoted_ident, text,
+};
 use super::frame::{Column, Frame, Relation};
 use super::naming::expr_name;
 use super::operators::{conditional, rlike, rounded};
 use super::prepared::TableRead;
 use super::scope::{Scopes, excepted};
 use super::streams::ALL_COLUMNS;
-use super::{aggregates, blocks, generators, grouping, lateral, rows, window_calls};
+use super::{aggregates, blocks, generators, grouping, lateral, rows, using, window_calls};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -87,7 +89,10 @@ impl VisitorMut for Rewriter<'_> {
         self.taken.push((with, known));
         let frame = self.scopes.frame_of_body(&query.body);
         self.frames.push(frame);
-        let order = query.order_by.as_ref().map(|order| blocks::check_order(self.lexed, order));
+        let order = query
+            .order_by
+            .as_ref()
+            .map(|order| blocks::check_order(self.lexed, order, &self.frames));
         self.found.0.extend(order.and_then(Result::err));
         ControlFlow::Continue(())
     }
@@ -103,6 +108,10 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         let mut frame = self.scopes.frame(select);
+        // Within a subquery DataFusion would take a merged column for one outside of it.
+        if frame.visible.is_none() && self.frames.len() > 2 {
+            frame.visible = using::merged(select, &frame.relations);
+        }
         for diagnostic in blocks::into_read_form(self.lexed, select, &frame) {
             self.found.0.push(diagnostic);
         }
@@ -393,12 +402,29 @@ impl Rewriter<'_> {
             }
             let found = frame.resolve(std::slice::from_ref(ident));
             let found = found.map(|found| found.parts[0].clone());
+            if found.is_none() && !frame.result_first && alias.is_some() {
+                self.refuse_lateral_alias(ident, frame)?;
+            }
             if let Some(spelled) = found.or_else(|| alias.map(str::to_owned)) {
                 ident.value = spelled;
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// An alias of the same SELECT list comes before a column outside of the subquery.
+    fn refuse_lateral_alias(&self, ident: &Ident, own: &Frame) -> Result<(), Diagnostic> {
+        let others = self.frames.iter().filter(|frame| !std::ptr::eq(*frame, own));
+        let mut others = others.filter(|frame| !frame.result_first);
+        if !others.any(|frame| frame.resolve(std::slice::from_ref(ident)).is_some()) {
+            return Ok(());
+        }
+        let name = &ident.value;
+        let message = format!("`{name}` is an alias here, and a column outside of the subquery");
+        let help = "give the alias another name, or say of which table the column is";
+        let span = self.lexed.span(ident.span);
+        Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) })
     }
 
     /// Gives a path its declared spelling; one through an array of structs becomes calls of
@@ -519,17 +545,6 @@ fn take(expr: &mut Expr, make: impl FnOnce(Expr) -> Expr) {
     let null = Expr::Value(ValueWithSpan { value: Value::Null, span: tokenizer::Span::empty() });
     let before = std::mem::replace(expr, null);
     *expr = make(before);
-}
-
-fn arguments_mut(function: &mut Function) -> impl Iterator<Item = &mut Expr> {
-    let args = match &mut function.args {
-        FunctionArguments::List(list) => list.args.as_mut_slice(),
-        _ => &mut [],
-    };
-    args.iter_mut().filter_map(|arg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
-        _ => None,
-    })
 }
 
 /// `ltrim(what, text)` and `rtrim(what, text)` name the text last, unlike DataFusion's.

@@ -7,6 +7,7 @@
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, Select, TableFactor, TableWithJoins,
+    Value, ValueWithSpan,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
@@ -142,6 +143,14 @@ pub(crate) fn read_otherwise(select: &Select, relations: &[Relation]) -> Option<
     joined.map(|joined| joined.columns)
 }
 
+/// What the columns of `select` are, where its joins make columns of two, as in
+/// [`read_otherwise`].
+pub(crate) fn merged(select: &Select, relations: &[Relation]) -> Option<Vec<Visible>> {
+    let is_plain = select.lateral_views.is_empty();
+    let joined = is_plain.then(|| joined(&select.from, relations)).flatten();
+    joined.map(|joined| joined.columns)
+}
+
 /// Gives the joins of `select` the conditions that USING and NATURAL stand for.
 pub(crate) fn into_conditions(select: &mut Select, relations: &[Relation]) {
     let Some(joined) = joined(&select.from, relations) else { return };
@@ -152,7 +161,11 @@ pub(crate) fn into_conditions(select: &mut Select, relations: &[Relation]) {
         {
             *constraint = match condition {
                 Some(condition) => JoinConstraint::On(condition),
-                None => JoinConstraint::None,
+                None => {
+                    let span = Span::empty();
+                    let always = ValueWithSpan { value: Value::Boolean(true), span };
+                    JoinConstraint::On(Expr::Value(always))
+                }
             };
         }
     }

@@ -10,10 +10,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, NullEquality, Result, plan_err};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{AggregateFunction, Alias, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     Aggregate, Distinct, DistinctOn, Expr, ExprFunctionExt, FetchType, Filter, Join,
     JoinConstraint, JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
@@ -21,7 +23,7 @@ use datafusion::logical_expr::{
 };
 
 use super::Names;
-use super::references::{bound, is_correlated};
+use super::references::{bound, is_correlated, outer_columns_of_expr};
 
 /// The values that a subquery refers to.
 pub(super) struct Domain<'a> {
@@ -110,6 +112,14 @@ impl<'a> Domain<'a> {
                  it"
             );
         }
+        for expr in aggregate.aggr_expr.iter().chain(groups) {
+            if !outer_columns_of_expr(expr, aggregate.input.schema())?.is_empty() {
+                return plan_err!(
+                    "a subquery cannot refer to columns outside of it in an aggregate or in GROUP \
+                     BY"
+                );
+            }
+        }
         let aggregates = self.bound_all(&aggregate.aggr_expr, &aggregate.input)?;
         let input = self.rows(&aggregate.input)?;
         if groups.is_empty() {
@@ -175,6 +185,12 @@ impl<'a> Domain<'a> {
             let input = Arc::new(LogicalPlan::Limit(input));
             return self.projection(&Projection::try_new(projection.expr.clone(), input)?);
         }
+        if decided_outside(&limit.input)? {
+            return plan_err!(
+                "a subquery with LIMIT cannot have a condition that is about columns outside of it \
+                 alone"
+            );
+        }
         let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
             (limit.get_skip_type()?, limit.get_fetch_type()?)
         else {
@@ -187,7 +203,9 @@ impl<'a> Domain<'a> {
             other => (self.rows(other)?, Vec::new()),
         };
         let number = self.names.column();
-        let numbered = row_number().partition_by(self.exprs().collect()).order_by(order).build()?;
+        let numbered = row_number().partition_by(self.exprs().collect());
+        let numbered = if order.is_empty() { numbered } else { numbered.order_by(order) };
+        let numbered = numbered.build()?;
         let count = |rows: usize| lit(u64::try_from(rows).unwrap_or(u64::MAX));
         let is_number = |op, rows| binary_expr(Expr::Column(number.clone()), op, count(rows));
         let mut is_left = is_number(Operator::Gt, skip);
@@ -359,4 +377,14 @@ fn partitioned(window: Expr, columns: &[Column]) -> Expr {
         }
         other => other,
     }
+}
+
+/// Whether a condition of `plan` has no columns but those of the query around it.
+fn decided_outside(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| {
+        let LogicalPlan::Filter(filter) = node else { return Ok(false) };
+        let is_outside =
+            |condition: &&Expr| condition.contains_outer() && condition.column_refs().is_empty();
+        Ok(split_conjunction(&filter.predicate).iter().any(is_outside))
+    })
 }
