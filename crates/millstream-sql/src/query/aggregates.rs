@@ -3,7 +3,7 @@
 //! - `count_if(c)` counts where `c` is true; `count(DISTINCT a, b)` counts pairs;
 //! - the second argument of `first`, `last` and `any_value` says IGNORE NULLS;
 //! - `listagg` needs no delimiter, joins texts, and has its order in WITHIN GROUP;
-//! - `approx_count_distinct` and `regr_count` give a BIGINT.
+//! - `approx_count_distinct`, `regr_count` and `grouping_id` give a BIGINT, `grouping` a TINYINT.
 
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CaseWhen, CastKind, DuplicateTreatment, Expr, Function,
@@ -23,12 +23,16 @@ const RSD_LEAST: f64 = 0.0082;
 pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
     let Expr::Function(function) = expr else { return Ok(()) };
     let args: Vec<Expr> = arguments(function).cloned().collect();
-    match (function_name(function).as_str(), args.as_slice()) {
+    let name = function_name(function);
+    match (name.as_str(), args.as_slice()) {
         ("count_if", [condition]) => {
             rename(function, "count", vec![one_if(condition.clone())]);
         }
         ("count", [_, _, ..]) if is_distinct(function) => {
             set_arguments(function, vec![row_of(args)]);
+        }
+        ("any_value", [_]) if function.over.is_some() => {
+            rename(function, "first_value", args);
         }
         ("first" | "first_value" | "last" | "last_value" | "any_value", [value, ignore]) => {
             let Some(ignore_nulls) = boolean(ignore) else {
@@ -36,6 +40,9 @@ pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
                 return Err(wrong(lexed, ignore, message));
             };
             set_arguments(function, vec![value.clone()]);
+            if name == "any_value" && function.over.is_some() {
+                rename(function, "first_value", vec![value.clone()]);
+            }
             if ignore_nulls {
                 function.null_treatment = Some(NullTreatment::IgnoreNulls);
             }
@@ -55,6 +62,16 @@ pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
             rename(function, "approx_distinct", vec![value.clone()]);
             *expr = cast(expr.clone(), ast::DataType::BigInt(None));
         }
+        ("grouping", [_]) if !function.name.to_string().starts_with('`') => {
+            quote(function);
+            *expr = cast(expr.clone(), ast::DataType::TinyInt(None));
+        }
+        ("grouping_id", [_, ..]) => {
+            rename(function, "grouping", args);
+            quote(function);
+            *expr = cast(expr.clone(), ast::DataType::BigInt(None));
+        }
+        ("mode", [_, rest @ ..]) => check_mode(lexed, function, rest)?,
         ("regr_count", _) if !function.name.to_string().starts_with('`') => {
             // The quotation marks show that the call has been rewritten already.
             quote(function);
@@ -152,6 +169,19 @@ fn order_within(function: &mut Function) {
     let order = std::mem::take(&mut function.within_group);
     if let (FunctionArguments::List(list), false) = (&mut function.args, order.is_empty()) {
         list.clauses.push(FunctionArgumentClause::OrderBy(order));
+    }
+}
+
+/// `mode(x)` and `mode(x, true)`.
+fn check_mode(lexed: &Lexed, function: &Function, rest: &[Expr]) -> Result<(), Diagnostic> {
+    if is_distinct(function) {
+        let message = "`mode` of DISTINCT values has no meaning: each occurs once";
+        let span = lexed.span(function.name.span());
+        return Err(Diagnostic { span, ..Diagnostic::nowhere(message) });
+    }
+    match rest.iter().find(|argument| boolean(argument).is_none()) {
+        Some(other) => Err(wrong(lexed, other, "the second argument of `mode` is true or false")),
+        None => Ok(()),
     }
 }
 

@@ -1,12 +1,12 @@
-//! Forms of casts and of constants that have the shape of something else: `int(x)` is a cast, and
-//! `current_date` without parentheses may be a column.
+//! Forms of casts and of constants that have the shape of something else: `int(x)` is a cast, a
+//! whole number is an INT, and `current_date` without parentheses may be a column.
 
 use datafusion::sql::sqlparser::ast::{
     self, CastKind, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart, Spanned,
     UnaryOperator, Value, ValueWithSpan,
 };
 
-use super::ast::{arguments, call, function_name};
+use super::ast::{arguments, call, function_name, take};
 
 /// The types that can be called.
 const TYPES: [&str; 12] = [
@@ -70,4 +70,26 @@ pub(crate) fn positive(expr: Expr) -> Expr {
 
 fn is_number(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(ValueWithSpan { value: Value::Number(..), .. }))
+}
+
+/// A whole number that fits is an INT in Spark; DataFusion makes it a BIGINT.
+///
+/// Only where the number's type is the result's: elsewhere (`LIMIT 1`, `GROUP BY 1`, a position in
+/// a string) a number must stay a plain literal.
+pub(super) fn as_int(expr: &mut Expr) {
+    let digits = match &*expr {
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => expr.as_ref(),
+        other => other,
+    };
+    if let Expr::Value(ValueWithSpan { value: Value::Number(digits, false), .. }) = digits
+        && digits.parse::<i32>().is_ok()
+    {
+        take(expr, |number| Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(number),
+            data_type: ast::DataType::Int(None),
+            array: false,
+            format: None,
+        });
+    }
 }

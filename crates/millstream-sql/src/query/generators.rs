@@ -141,6 +141,10 @@ fn of_array(
             )),
         };
     }
+    if let Some(DataType::Struct(_)) = of {
+        let message = format!("`{generator}` takes an ARRAY or a MAP, and this is a STRUCT");
+        return Err((message, "write inline(array(s)) for its fields as columns".to_owned()));
+    }
     let positions = usize::from(generator == "posexplode");
     let is_map = match &of {
         Some(DataType::Map(..)) => true,

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, ObjectNamePart, Query, Spanned, TableAlias, TableFactor, VisitMut,
-    VisitorMut, With,
+    Expr, Ident, ObjectName, ObjectNamePart, Query, Spanned, TableAlias, TableAliasColumnDef,
+    TableFactor, VisitMut, VisitorMut, With,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
@@ -145,11 +145,13 @@ impl VisitorMut for Resolver<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        // `streams` added LATERAL to make sqlparser accept the text. A query's own LATERAL was
-        // refused before.
-        if let TableFactor::Derived { lateral, .. } = factor {
-            *lateral = false;
+        // `streams` added LATERAL to make sqlparser accept the text, and marked a query's own.
+        if let TableFactor::Derived { lateral, subquery, .. } = factor {
+            let first = self.lexed.span(subquery.span()).map(|span| span.start);
+            let mark = first.and_then(|first| self.marks.get(&first));
+            *lateral = mark.is_some_and(|mark| mark.is_lateral);
         }
+        name_of_range(factor);
         if let TableFactor::Table { name, sample: Some(_), .. } = factor {
             let diagnostic = Diagnostic::at(self.span_of(name), "TABLESAMPLE is not supported");
             let help = "leave it out; WHERE says which rows are wanted";
@@ -438,6 +440,20 @@ impl Nested {
             }
             _ => Self { in_call: outer.in_case, ..outer },
         }
+    }
+}
+
+/// `range(...)` has one column, which is called `id`.
+fn name_of_range(factor: &mut TableFactor) {
+    let TableFactor::Table { name, alias, args: Some(_), .. } = factor else { return };
+    let [ObjectNamePart::Identifier(written)] = name.0.as_slice() else { return };
+    if !written.value.eq_ignore_ascii_case("range") {
+        return;
+    }
+    let alias = alias.get_or_insert_with(|| plain_alias(written.clone()));
+    if alias.columns.is_empty() {
+        let name = Ident { value: "id".to_owned(), quote_style: None, span: written.span };
+        alias.columns.push(TableAliasColumnDef { name, data_type: None });
     }
 }
 

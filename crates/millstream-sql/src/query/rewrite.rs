@@ -6,27 +6,29 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, CeilFloorKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, OneOrManyWithParens, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, Spanned, UnaryOperator, Value,
-    ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions, WindowType, With,
+    CeilFloorKind, Expr, Function, FunctionArguments, Ident, JoinConstraint, JoinOperator,
+    ObjectName, ObjectNamePart, OneOrManyWithParens, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Spanned, TableFactor, UnaryOperator, VisitMut,
+    VisitorMut, WildcardAdditionalOptions, With,
 };
-use datafusion::sql::sqlparser::tokenizer;
 
-use arrow::datatypes::{DataType, Field, SchemaRef};
-use datafusion::sql::sqlparser::ast;
-
-use super::ast::{call, function_name, generator, generator_name, one_part, quoted_ident, text};
-use super::frame::{Frame, Relation};
+use super::ast::{
+    arguments_mut, call, function_name, generator, generator_name, one_part, quoted_ident, take,
+    text,
+};
+use super::casts::as_int;
+use super::frame::{Column, Frame};
 use super::naming::expr_name;
 use super::operators::{conditional, rlike, rounded};
 use super::prepared::TableRead;
-use super::scope::Scopes;
-use super::streams::ALL_COLUMNS;
-use super::{aggregates, casts, generators, grouping, intervals, lateral, units, window_calls};
+use super::scope::{Scopes, excepted};
+use super::{
+    aggregates, blocks, casts, generators, grouping, intervals, lateral, lateral_alias, rows,
+    structs, units, using, window_calls,
+};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -52,6 +54,7 @@ pub(crate) fn rewrite_over(
         lexed,
         scopes: Scopes::new(tables),
         frames: Vec::new(),
+        hidden: Vec::new(),
         taken: Vec::new(),
         found: Diagnostics::default(),
         parameters: Vec::new(),
@@ -65,6 +68,9 @@ struct Rewriter<'a> {
     scopes: Scopes,
     /// The frames of the queries being visited, innermost last.
     frames: Vec<Frame>,
+    /// Which of them are of a SELECT in whose FROM a subquery is being visited: what stands beside
+    /// a subquery is not seen in it.
+    hidden: Vec<usize>,
     /// WITH clauses taken out of the queries being visited, and how many names were visible.
     taken: Vec<(Option<With>, usize)>,
     found: Diagnostics,
@@ -86,8 +92,18 @@ impl VisitorMut for Rewriter<'_> {
             self.scopes.add_cte(&alias, &before);
         }
         self.taken.push((with, known));
-        let frame = self.scopes.frame_of_body(&query.body);
+        let mut frame = self.scopes.frame_of_body(&query.body);
+        if let SetExpr::Select(select) = query.body.as_ref()
+            && self.is_within()
+        {
+            merge_columns(select, &mut frame);
+        }
         self.frames.push(frame);
+        let order = query
+            .order_by
+            .as_ref()
+            .map(|order| blocks::check_order(self.lexed, order, &self.frames));
+        self.found.0.extend(order.and_then(Result::err));
         ControlFlow::Continue(())
     }
 
@@ -101,14 +117,18 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        grouping::modifiers_into_sets(select);
         select.named_window.iter_mut().for_each(intervals::frame_of_window);
         let mut frame = self.scopes.frame(select);
+        if self.is_within() {
+            merge_columns(select, &mut frame);
+        }
+        let around: Vec<&Frame> = self.visible().filter(|around| !around.result_first).collect();
+        let alias = lateral_alias::check(self.lexed, select, &frame, &around);
+        self.found.0.extend(alias);
+        self.found.0.extend(blocks::into_read_form(self.lexed, select, &frame));
         if !select.lateral_views.is_empty() {
-            match lateral::into_subquery(self.lexed, select, &mut frame) {
-                Ok(()) => {}
-                Err(diagnostic) => self.found.0.push(diagnostic),
-            }
+            let moved = lateral::into_subquery(self.lexed, select, &mut frame);
+            self.found.0.extend(moved.err());
         }
         self.using_columns(select, &frame);
         self.frames.push(frame);
@@ -124,6 +144,20 @@ impl VisitorMut for Rewriter<'_> {
 
     fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<()> {
         self.frames.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if is_of_its_own(factor) {
+            self.hidden.push(self.frames.len().saturating_sub(1));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if is_of_its_own(factor) {
+            self.hidden.pop();
+        }
         ControlFlow::Continue(())
     }
 
@@ -174,6 +208,20 @@ impl Rewriter<'_> {
         }
     }
 
+    /// The frames whose columns can be meant, innermost first.
+    fn visible(&self) -> impl Iterator<Item = &Frame> {
+        // Before the frame of a SELECT stands that of its query.
+        let hidden = &self.hidden;
+        let is_hidden = move |at: usize| hidden.iter().any(|of| *of == at || *of == at + 1);
+        let all = self.frames.iter().enumerate().rev();
+        all.filter(move |(at, _)| !is_hidden(*at)).map(|(_, frame)| frame)
+    }
+
+    /// Whether a query around the one being visited has columns that a name in it can mean.
+    fn is_within(&self) -> bool {
+        self.visible().any(|frame| !frame.result_first && !frame.relations.is_empty())
+    }
+
     fn frame(&self) -> &Frame {
         self.frames.last().expect("an item of a SELECT list is in a SELECT")
     }
@@ -193,11 +241,14 @@ impl Rewriter<'_> {
             SelectItem::UnnamedExpr(expr) => (expr, None),
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias)),
             SelectItem::Wildcard(mut options) => {
-                self.excepted(&mut options);
+                self.excepted(&mut options)?;
+                if let Some(items) = self.frame().all_items(&options) {
+                    return Ok(items);
+                }
                 return Ok(vec![SelectItem::Wildcard(options)]);
             }
             SelectItem::QualifiedWildcard(kind, options) => {
-                return Ok(self.qualified_wildcard(kind, options));
+                return self.qualified_wildcard(kind, options);
             }
             SelectItem::ExprWithAliases { expr, aliases } => {
                 let span = aliases.first().and_then(|alias| self.lexed.span(alias.span));
@@ -226,6 +277,7 @@ impl Rewriter<'_> {
     fn resolved_name(&self, parts: &[Ident]) -> String {
         match self.frame().resolve(parts) {
             None if self.frame().group_window(parts).is_some() => String::new(),
+            _ if parts.len() == 1 && self.frame().stands_for_other(&parts[0]) => String::new(),
             Some(found) if found.is_field => String::new(),
             Some(found) => found.parts.last().cloned().unwrap_or_default(),
             None => parts.last().map(|part| part.value.clone()).unwrap_or_default(),
@@ -236,10 +288,10 @@ impl Rewriter<'_> {
         &mut self,
         kind: SelectItemQualifiedWildcardKind,
         mut options: WildcardAdditionalOptions,
-    ) -> Vec<SelectItem> {
-        self.excepted(&mut options);
+    ) -> Result<Vec<SelectItem>, Diagnostic> {
+        self.excepted(&mut options)?;
         let SelectItemQualifiedWildcardKind::ObjectName(mut name) = kind else {
-            return vec![SelectItem::QualifiedWildcard(kind, options)];
+            return Ok(vec![SelectItem::QualifiedWildcard(kind, options)]);
         };
         let parts: Vec<Ident> = name.0.iter().filter_map(|part| part.as_ident().cloned()).collect();
         if let Some(relation) = one_part(&name).and_then(|name| self.frame().relation(&name)) {
@@ -252,28 +304,23 @@ impl Rewriter<'_> {
         } else if let Some(DataType::Struct(fields)) =
             self.frame().resolve(&parts).and_then(|found| found.data_type)
         {
-            let left_out = |field: &&Arc<Field>| {
-                let except = options.opt_except.iter();
-                let mut names = except.flat_map(|it| {
-                    std::iter::once(&it.first_element).chain(&it.additional_elements)
-                });
-                names.any(|name| name.value.eq_ignore_ascii_case(field.name()))
-            };
-            let items = fields.iter().filter(|field| !left_out(field)).map(|field| {
+            let kept = fields.iter().filter(|field| !is_excepted(&options, field.name()));
+            let items = kept.map(|field| {
                 let name = quoted_ident(field.name().clone(), parts[0].span);
                 let mut path = parts.clone();
                 path.push(name.clone());
                 SelectItem::ExprWithAlias { expr: Expr::CompoundIdentifier(path), alias: name }
             });
-            return items.collect();
+            return Ok(items.collect());
         }
         let kind = SelectItemQualifiedWildcardKind::ObjectName(name);
-        vec![SelectItem::QualifiedWildcard(kind, options)]
+        Ok(vec![SelectItem::QualifiedWildcard(kind, options)])
     }
 
     /// Gives the columns of `* EXCEPT (...)` their declared spelling.
-    fn excepted(&self, options: &mut WildcardAdditionalOptions) {
-        let Some(except) = &mut options.opt_except else { return };
+    fn excepted(&self, options: &mut WildcardAdditionalOptions) -> Result<(), Diagnostic> {
+        let Some(except) = &mut options.opt_except else { return Ok(()) };
+        blocks::check_brackets(self.lexed, except)?;
         let names =
             std::iter::once(&mut except.first_element).chain(&mut except.additional_elements);
         for name in names {
@@ -281,17 +328,27 @@ impl Rewriter<'_> {
                 name.value = found.parts[0].clone();
             }
         }
+        Ok(())
     }
 
     fn expression(&mut self, expr: &mut Expr) -> Result<(), Diagnostic> {
         if let Some(frame) = self.frames.last() {
             window_calls::put_in(self.lexed, frame, expr)?;
+            grouping::named_id(frame, expr);
             window_calls::fields_of_values(self.lexed, expr)?;
+            if let Expr::Function(function) = expr {
+                grouping::check_call(self.lexed, frame, function)?;
+                blocks::named_window(self.lexed, function)?;
+            }
         }
+        rows::into_structs(expr);
         aggregates::rewrite(self.lexed, expr)?;
         intervals::rewrite(self.lexed, expr)?;
         match expr {
-            Expr::Identifier(ident) => self.identifier(ident)?,
+            Expr::Identifier(ident) => match self.merged_value(ident) {
+                Some(value) => *expr = value,
+                None => self.identifier(ident)?,
+            },
             Expr::CompoundIdentifier(parts) => {
                 if let Some(path) = self.compound(parts)? {
                     *expr = path;
@@ -307,7 +364,8 @@ impl Rewriter<'_> {
             Expr::Ceil { field: CeilFloorKind::Scale(_), .. }
             | Expr::Floor { field: CeilFloorKind::Scale(_), .. } => take(expr, rounded),
             Expr::Struct { values, fields } if fields.is_empty() => {
-                *expr = self.structure(values)?;
+                let values = std::mem::take(values);
+                *expr = structs::named_struct(self.lexed, self.frames.last(), values)?;
             }
             Expr::Function(function) if self.is_bare_column(function) => {
                 if let Some(mut name) = casts::bare_name(function).cloned() {
@@ -330,16 +388,7 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    fn structure(&self, values: &mut Vec<Expr>) -> Result<Expr, Diagnostic> {
-        let first = values.first().map_or(tokenizer::Span::empty(), |value| value.span());
-        let span = self.lexed.span(first);
-        self.named_struct(std::mem::take(values)).map_err(|message| {
-            let help = "name the columns: struct(a, b)";
-            Diagnostic { span, ..Diagnostic::nowhere(message).help(help) }
-        })
-    }
-
-    fn call(&self, function: &mut ast::Function) -> Result<(), Diagnostic> {
+    fn call(&self, function: &mut Function) -> Result<(), Diagnostic> {
         if let Some(name) = generator_name(function) {
             let span = self.lexed.span(function.name.0[0].span());
             let message = format!("`{name}` must be alone in the SELECT list");
@@ -347,7 +396,6 @@ impl Rewriter<'_> {
                 format!("write SELECT {name}(x) in a subquery, or LATERAL VIEW {name}(x) t AS ...");
             return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
         }
-        window_by_name(function);
         intervals::frame_of_call(function);
         window_calls::normalise(self.lexed, function)?;
         trimmed_last(function);
@@ -361,6 +409,21 @@ impl Rewriter<'_> {
             arguments_mut(function).for_each(as_int);
         }
         Ok(())
+    }
+
+    /// What a column that a join has made of two stands for.
+    fn merged_value(&self, ident: &Ident) -> Option<Expr> {
+        if self.parameter(&ident.value).is_some() {
+            return None;
+        }
+        let knows = |frame: &&Frame| {
+            frame.merged_value(&ident.value).is_some()
+                || frame.resolve(std::slice::from_ref(ident)).is_some()
+                || frame.alias(&ident.value).is_some()
+        };
+        let frame = self.visible().find(knows)?;
+        let is_alias = frame.result_first && frame.alias(&ident.value).is_some();
+        frame.merged_value(&ident.value).filter(|_| !is_alias).cloned()
     }
 
     /// The parameter of a function `x -> ...` that `name` means.
@@ -448,88 +511,23 @@ impl Rewriter<'_> {
             call("field_of", vec![of, text(field.value, span)], span)
         })))
     }
+}
 
-    /// `struct(a, b.c, d + 1, e AS f)` with Spark's field names: a, c, col3 and f.
-    fn named_struct(&self, values: Vec<Expr>) -> Result<Expr, String> {
-        let span = values.first().map_or(tokenizer::Span::empty(), Spanned::span);
-        let mut args = Vec::new();
-        for (index, value) in values.into_iter().enumerate() {
-            let (name, value) = match value {
-                Expr::Named { expr, name } => (name.value, *expr),
-                Expr::Identifier(ident) if ident.value == ALL_COLUMNS => {
-                    args.extend(self.all_columns(None)?);
-                    continue;
-                }
-                Expr::CompoundIdentifier(parts)
-                    if parts.last().is_some_and(|part| part.value == ALL_COLUMNS) =>
-                {
-                    args.extend(self.all_columns(Some(&parts[..parts.len() - 1]))?);
-                    continue;
-                }
-                Expr::Identifier(ident) => (ident.value.clone(), Expr::Identifier(ident)),
-                Expr::CompoundIdentifier(parts) => {
-                    let name = parts.last().map(|part| part.value.clone()).unwrap_or_default();
-                    (name, Expr::CompoundIdentifier(parts))
-                }
-                other => (format!("col{}", index + 1), other),
-            };
-            args.push(text(name, span));
-            args.push(value);
-            args.last_mut().into_iter().for_each(as_int);
-        }
-        Ok(call("named_struct", args, span))
-    }
-
-    /// Names and values for `struct(*)` and `struct(t.*)`.
-    fn all_columns(&self, qualifier: Option<&[Ident]>) -> Result<Vec<Expr>, String> {
-        let frame = self.frames.last().ok_or("`*` has no columns here")?;
-        let relations: Vec<&Relation> = match qualifier {
-            None => frame.relations.iter().collect(),
-            Some(parts) => {
-                let name = parts.last().map_or("", |part| part.value.as_str());
-                let found = frame.relation(name).ok_or_else(|| {
-                    let known = frame.relations.iter().filter_map(|known| known.name.as_deref());
-                    format!("there is no table `{name}` here; {}", suggest(name, "tables", known))
-                })?;
-                vec![found]
-            }
-        };
-        let mut args = Vec::new();
-        for relation in relations.into_iter().filter(|relation| relation.within.is_none()) {
-            let columns = relation.columns.as_ref();
-            let columns = columns.ok_or("the columns of `*` are not known here")?;
-            for column in columns {
-                let span = tokenizer::Span::empty();
-                let mut path: Vec<Ident> =
-                    relation.name.iter().map(|name| quoted_ident(name.clone(), span)).collect();
-                path.push(quoted_ident(column.name.clone(), span));
-                args.push(text(column.name.clone(), span));
-                args.push(match path.len() {
-                    1 => Expr::Identifier(path.remove(0)),
-                    _ => Expr::CompoundIdentifier(path),
-                });
-            }
-        }
-        Ok(args)
+/// Lets `frame` know what columns are that joins make of two. Within a subquery DataFusion would
+/// take such a column for one outside of it.
+fn merge_columns(select: &Select, frame: &mut Frame) {
+    if frame.visible.is_none() {
+        frame.visible = using::merged(select, &frame.relations);
     }
 }
 
-/// Replaces an expression by the result of `make`.
-fn take(expr: &mut Expr, make: impl FnOnce(Expr) -> Expr) {
-    let null = Expr::Value(ValueWithSpan { value: Value::Null, span: tokenizer::Span::empty() });
-    let before = std::mem::replace(expr, null);
-    *expr = make(before);
+/// Whether a table is a subquery that does not see the tables beside it.
+fn is_of_its_own(factor: &TableFactor) -> bool {
+    matches!(factor, TableFactor::Derived { lateral: false, .. })
 }
 
-fn arguments_mut(function: &mut Function) -> impl Iterator<Item = &mut Expr> {
-    let args = match &mut function.args {
-        FunctionArguments::List(list) => list.args.as_mut_slice(),
-        _ => &mut [],
-    };
-    args.iter_mut().filter_map(|arg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
-        _ => None,
-    })
+fn is_excepted(options: &WildcardAdditionalOptions, name: &str) -> bool {
+    excepted(options, &Column { name: name.to_owned(), data_type: None })
 }
 
 /// `ltrim(what, text)` and `rtrim(what, text)` name the text last, unlike DataFusion's.
@@ -557,35 +555,3 @@ const KEEPS_TYPES: &[&str] = &[
     "nvl2",
     "reduce",
 ];
-
-/// A whole number that fits is an INT in Spark; DataFusion makes it a BIGINT.
-///
-/// Only where the number's type is the result's: elsewhere (`LIMIT 1`, `GROUP BY 1`, a position in
-/// a string) a number must stay a plain literal.
-fn as_int(expr: &mut Expr) {
-    let digits = match &*expr {
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => expr.as_ref(),
-        other => other,
-    };
-    if let Expr::Value(ValueWithSpan { value: Value::Number(digits, false), .. }) = digits
-        && digits.parse::<i32>().is_ok()
-    {
-        take(expr, |number| Expr::Cast {
-            kind: CastKind::Cast,
-            expr: Box::new(number),
-            data_type: ast::DataType::Int(None),
-            array: false,
-            format: None,
-        });
-    }
-}
-
-/// `OVER (w)` as `OVER w`, if nothing else stands there; DataFusion would forget the name.
-fn window_by_name(function: &mut Function) {
-    let Some(WindowType::WindowSpec(spec)) = &mut function.over else { return };
-    let is_bare =
-        spec.partition_by.is_empty() && spec.order_by.is_empty() && spec.window_frame.is_none();
-    if is_bare && let Some(name) = spec.window_name.take() {
-        function.over = Some(WindowType::NamedWindow(name));
-    }
-}

@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::ast::{generator, item_expr, one_part};
 use super::frame::{Column, Frame, Relation};
 use super::naming::item_name;
-use super::{generators, shapes, window_calls};
+use super::{generators, grouping, shapes, using, window_calls};
 
 /// The columns of the tables that a query can name.
 pub(crate) struct Scopes {
@@ -115,6 +115,11 @@ impl Scopes {
         let mut columns = Vec::new();
         for item in &select.projection {
             match item {
+                SelectItem::Wildcard(options) if using::merges(&select.from) => {
+                    let all = using::joined(&select.from, &frame.relations)?.columns;
+                    let all = all.into_iter().map(|one| one.column);
+                    columns.extend(all.filter(|one| !excepted(options, one)));
+                }
                 SelectItem::Wildcard(options) => {
                     // The columns of a lateral view are its relation's already, or come last.
                     for relation in &frame.relations {
@@ -150,7 +155,9 @@ impl Scopes {
         let relations = self.relations(&select.from);
         let window = window_calls::grouped_window(select);
         let merged = merged(&select.from);
-        let mut frame = Frame { relations, merged, window, ..Frame::default() };
+        let visible = using::read_otherwise(select, &relations);
+        let grouping = grouping::columns(select);
+        let mut frame = Frame { relations, merged, visible, grouping, window, ..Frame::default() };
         for view in &select.lateral_views {
             let relation = lateral_relation(&frame, view, None);
             frame.relations.push(relation);
@@ -268,7 +275,7 @@ fn generated(frame: &Frame, item: &SelectItem) -> Option<Vec<Column>> {
     }
 }
 
-fn excepted(options: &WildcardAdditionalOptions, column: &Column) -> bool {
+pub(super) fn excepted(options: &WildcardAdditionalOptions, column: &Column) -> bool {
     options.opt_except.as_ref().is_some_and(|except| {
         std::iter::once(&except.first_element)
             .chain(&except.additional_elements)

@@ -6,12 +6,13 @@
 //! These words are taken out of the token list and remembered by the place of the table's name,
 //! so that sqlparser reads plain SQL whose nodes still point into the file.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use super::brackets::Brackets;
 use super::typed_numbers::TypedNumber;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::cursor::{Cursor, Name};
@@ -52,10 +53,12 @@ pub(crate) struct Mark {
     pub(crate) watermark: Option<Watermark>,
     /// `VERSION AS OF ...`
     pub(crate) as_of: Option<AsOf>,
+    /// LATERAL stands before the subquery whose first word this is.
+    pub(crate) is_lateral: bool,
 }
 
 impl Mark {
-    const NONE: Self = Self { stream: None, watermark: None, as_of: None };
+    const NONE: Self = Self { stream: None, watermark: None, as_of: None, is_lateral: false };
 }
 
 /// `(SELECT ...) WATERMARK column DELAY OF INTERVAL ...`.
@@ -168,13 +171,23 @@ impl Extraction<'_> {
     /// each level of `((SELECT ...) AS a JOIN b)` would double the time.
     fn table_in_parentheses(&mut self, lexeme: &Lexeme) -> Result<(), Diagnostic> {
         if lexeme.is_word("LATERAL") {
-            return Err(Diagnostic::at(lexeme.span, "LATERAL before a table is not supported")
-                .help("LATERAL VIEW explode(array) t AS e makes rows of an array; else join"));
+            return self.lateral(lexeme);
         }
         if lexeme.token == Token::LParen && self.brackets.is_query(self.cursor.at) {
             let token = Token::make_keyword("LATERAL");
             self.out.tokens.push(TokenWithSpan { token, span: lexeme.at });
         }
+        Ok(())
+    }
+
+    /// A query's own LATERAL, which is kept.
+    fn lateral(&mut self, lexeme: &Lexeme) -> Result<(), Diagnostic> {
+        let is_query = self.brackets.is_query(self.cursor.at + 1);
+        let Some(first) = self.cursor.nth(2).filter(|_| is_query) else {
+            return Err(Diagnostic::at(lexeme.span, "LATERAL is for a subquery here")
+                .help("LATERAL VIEW explode(array) t AS e makes rows of an array; else join"));
+        };
+        self.out.marks.insert(first.span.start, Mark { is_lateral: true, ..Mark::NONE });
         Ok(())
     }
 
@@ -194,9 +207,11 @@ impl Extraction<'_> {
                 self.clauses.pop();
             }
             Token::Word(_) => {
+                let is_before_table = self.may_start_table();
                 let next = match lexeme.word().unwrap_or("").to_ascii_uppercase().as_str() {
                     "SELECT" => Clause::Select,
                     "FROM" if clause == Clause::Select => Clause::From,
+                    "LATERAL" if is_before_table => return,
                     "WHERE" | "GROUP" | "HAVING" | "ORDER" | "LIMIT" | "UNION" | "EXCEPT"
                     | "INTERSECT" | "LATERAL" | "SORT" | "WINDOW"
                         if clause == Clause::From =>
@@ -454,55 +469,6 @@ impl Extraction<'_> {
                 .nth(1)
                 .is_some_and(|next| matches!(next.token, Token::RParen | Token::Comma))
     }
-}
-
-/// The parentheses that hold a query, by the token that opens them.
-struct Brackets {
-    queries: HashSet<usize>,
-}
-
-impl Brackets {
-    fn of(lexed: &Lexed, ranges: &[Range<usize>]) -> Self {
-        let (mut open, mut queries) = (Vec::new(), HashSet::new());
-        for at in ranges.iter().cloned().flatten() {
-            match lexed.lexemes[at].token {
-                Token::LParen => open.push((at, starts_query(&lexed.lexemes, at))),
-                Token::RParen => {
-                    let Some((start, is_query)) = open.pop() else { continue };
-                    if !is_query {
-                        continue;
-                    }
-                    queries.insert(start);
-                    // `((SELECT ...) UNION ...)` and `((SELECT ...))` are queries, too.
-                    if let Some((outer, outer_is_query)) = open.last_mut()
-                        && *outer + 1 == start
-                    {
-                        *outer_is_query = goes_on_a_query(lexed.lexemes.get(at + 1));
-                    }
-                }
-                _ => {}
-            }
-        }
-        // What is not closed is refused at its end; until then it is read like any other query.
-        queries.extend(open.iter().filter(|(_, is_query)| *is_query).map(|(start, _)| start));
-        Self { queries }
-    }
-
-    fn is_query(&self, open: usize) -> bool {
-        self.queries.contains(&open)
-    }
-}
-
-fn starts_query(lexemes: &[Lexeme], open: usize) -> bool {
-    let next = lexemes.get(open + 1);
-    ["SELECT", "WITH", "VALUES"].iter().any(|word| next.is_some_and(|next| next.is_word(word)))
-}
-
-fn goes_on_a_query(next: Option<&Lexeme>) -> bool {
-    const WORDS: &[&str] = &["UNION", "EXCEPT", "INTERSECT", "MINUS", "ORDER", "LIMIT", "OFFSET"];
-    next.is_some_and(|next| {
-        next.token == Token::RParen || WORDS.iter().any(|word| next.is_word(word))
-    })
 }
 
 /// Whether a token can be a table's name, unlike a word that continues a query.
