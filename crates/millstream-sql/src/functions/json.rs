@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::builder::{ListBuilder, StringBuilder};
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, StructArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Int32Type, Schema};
@@ -13,7 +14,9 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use super::define::{Arguments, Function, Param, call, literal_text, returns_int, returns_text};
+use super::define::{
+    Arguments, Function, Param, call, literal_text, returns_int, returns_text, returns_texts,
+};
 use super::types::schema_of;
 use crate::json::{self, DecodeOptions, Decoder, EncodeOptions, ParseMode, Path};
 use crate::types::spark_type;
@@ -22,6 +25,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("to_json", &[Param::Any, Param::Any], returns_json, to_json).required(1),
     Function::new("get_json_object", &[Param::Text, Param::Text], returns_text, get_json_object),
     Function::new("json_array_length", &[Param::Text], returns_int, json_array_length),
+    Function::new("json_object_keys", &[Param::Text], returns_texts, json_object_keys),
+    Function::new("json_member", &[Param::Text, Param::Text], returns_text, json_member),
 ];
 
 fn returns_json(args: &[DataType]) -> Result<DataType> {
@@ -86,6 +91,28 @@ fn get_json_object(args: &Arguments) -> Result<ArrayRef> {
 fn json_array_length(args: &Arguments) -> Result<ArrayRef> {
     let documents = args.text(0);
     args.primitives::<Int32Type>(|row| Ok(documents.get(row).and_then(json::array_length)))
+}
+
+/// A column of `json_tuple`.
+fn json_member(args: &Arguments) -> Result<ArrayRef> {
+    let (documents, keys) = (args.text(0), args.text(1));
+    args.write(|row, out| {
+        let (Some(document), Some(key)) = (documents.get(row), keys.get(row)) else {
+            return Ok(false);
+        };
+        Ok(json::member(document, key, out))
+    })
+}
+
+fn json_object_keys(args: &Arguments) -> Result<ArrayRef> {
+    let documents = args.text(0);
+    let mut out = ListBuilder::new(StringBuilder::new());
+    for row in 0..args.rows {
+        let keys = documents.get(row).and_then(json::object_keys);
+        keys.iter().flatten().for_each(|key| out.values().append_value(key));
+        out.append(keys.is_some());
+    }
+    Ok(Arc::new(out.finish()))
 }
 
 /// `from_json(text, schema[, options])`; the type is in the schema, which must be a literal.

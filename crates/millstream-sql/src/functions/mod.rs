@@ -7,6 +7,8 @@
 
 mod aggregates;
 mod arrays;
+mod bases;
+mod binary_text;
 mod bytes;
 mod cast;
 mod clock;
@@ -22,11 +24,16 @@ pub(crate) mod failing;
 mod inserted;
 mod json;
 mod lambdas;
+mod like;
 pub(crate) mod literals;
+mod map_lambdas;
+mod maps;
+mod masking;
 mod numbers;
 mod operators;
 mod parts;
 mod pattern;
+mod raising;
 mod rankings;
 pub(crate) mod records;
 mod regex;
@@ -36,8 +43,10 @@ pub(crate) mod sessions;
 mod spans;
 mod text;
 mod time_pattern;
+mod time_units;
 mod tries;
 pub(crate) mod types;
+mod vectors;
 pub mod windows;
 mod zones;
 
@@ -90,6 +99,7 @@ pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStat
     functions.extend(datafusion_spark::all_default_scalar_functions());
     functions.extend(ours);
     builder.higher_order_functions().get_or_insert_default().extend(lambdas::functions());
+    builder.higher_order_functions().get_or_insert_default().extend(map_lambdas::functions());
     let functions = builder.aggregate_functions().get_or_insert_default();
     functions.extend(datafusion_spark::all_default_aggregate_functions());
     functions.extend(aggregates::functions());
@@ -102,16 +112,23 @@ pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStat
 fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     let tables = [
         arrays::FUNCTIONS,
+        bases::FUNCTIONS,
+        binary_text::FUNCTIONS,
         bytes::FUNCTIONS,
         collections::FUNCTIONS,
         date_steps::FUNCTIONS,
         datetime::FUNCTIONS,
         json::FUNCTIONS,
+        like::FUNCTIONS,
+        maps::FUNCTIONS,
+        masking::FUNCTIONS,
         numbers::FUNCTIONS,
         parts::FUNCTIONS,
         regex::FUNCTIONS,
         spans::FUNCTIONS,
         text::FUNCTIONS,
+        time_units::FUNCTIONS,
+        vectors::FUNCTIONS,
         windows::FUNCTIONS,
         zones::FUNCTIONS,
     ];
@@ -124,6 +141,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     functions.extend(decimals::rounding_functions());
     functions.extend(parts::functions());
     functions.extend(records::functions());
+    functions.extend(raising::functions());
     functions.extend(tries::functions());
     functions.extend(coerced::functions());
     functions.extend(scalar_aliases());

@@ -78,6 +78,31 @@ pub(crate) fn array_length(document: &str) -> Option<i32> {
     is_array.then(|| Elements::new(document, root).count() as i32)
 }
 
+/// The keys of an object; `None` if `document` is not an object.
+pub(crate) fn object_keys(document: &str) -> Option<Vec<String>> {
+    let root = scan::record(document.as_bytes()).ok()?;
+    if root.kind != Kind::Object {
+        return None;
+    }
+    let mut scratch = String::new();
+    let members = Members::new(document, root);
+    Some(members.map(|(key, _)| key_text(document, key, &mut scratch).to_owned()).collect())
+}
+
+/// Writes the last member of an object that is called `key` and is not null; false if there is none.
+pub(crate) fn member(document: &str, key: &str, out: &mut String) -> bool {
+    let Ok(root) = scan::record(document.as_bytes()) else { return false };
+    if root.kind != Kind::Object {
+        return false;
+    }
+    let mut scratch = String::new();
+    let members = Members::new(document, root);
+    let found = members.filter(|(name, value)| {
+        value.kind != Kind::Null && key_text(document, *name, &mut scratch) == key
+    });
+    found.last().is_some_and(|(_, value)| one(document, value, out))
+}
+
 fn follow(document: &str, value: Span, steps: &[Step], matches: &mut Vec<Span>) {
     let Some((step, rest)) = steps.split_first() else {
         return matches.push(value);

@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::ast::{function_name, generator};
+use super::type_calls::cast_argument;
 use super::window_calls::{path_name, window_name};
 
 /// The name of a SELECT item's column, as Spark has it; none for a wildcard.
@@ -32,6 +33,10 @@ pub(crate) fn expr_name(expr: &Expr) -> String {
             if matches!(**inner, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) =>
         {
             expr_name(inner)
+        }
+        // A type that is called is no part of the name.
+        Expr::Function(function) if cast_argument(function).is_some() => {
+            cast_argument(function).map(expr_name).unwrap_or_default()
         }
         _ if generator(expr).is_some() => "col".into(),
         other => pretty(other),
@@ -88,9 +93,10 @@ fn pretty(expr: &Expr) -> String {
             out.push_str(" END");
             out
         }
-        Expr::Function(function) => match window_name(expr) {
-            Some(window) => window.to_owned(),
-            None => pretty_call(function),
+        Expr::Function(function) => match (window_name(expr), cast_argument(function)) {
+            (Some(window), _) => window.to_owned(),
+            (None, Some(value)) => pretty(value),
+            (None, None) => pretty_call(function),
         },
         other => path_name(other, pretty).unwrap_or_else(|| other.to_string()),
     }

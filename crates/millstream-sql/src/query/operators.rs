@@ -1,10 +1,11 @@
 //! Spark's operators that DataFusion has as calls, and the other way round.
 
 use datafusion::sql::sqlparser::ast::{
-    CaseWhen, CeilFloorKind, Expr, Spanned, UnaryOperator, helpers::attached_token::AttachedToken,
+    CaseWhen, CeilFloorKind, Expr, Spanned, UnaryOperator, Value,
+    helpers::attached_token::AttachedToken,
 };
 
-use super::ast::{arguments, call};
+use super::ast::{arguments, call, function_name, text};
 
 /// `a RLIKE b` as a call.
 pub(crate) fn rlike(expr: Expr) -> Expr {
@@ -37,5 +38,26 @@ pub(crate) fn conditional(expr: Expr) -> Expr {
         operand: None,
         conditions: vec![when],
         else_result: Some(Box::new((*otherwise).clone())),
+    }
+}
+
+/// Calls that are another one with a constant: `zeroifnull(x)` is `coalesce(x, 0)`.
+pub(crate) fn with_constant(expr: Expr) -> Expr {
+    let Expr::Function(function) = &expr else { return expr };
+    let span = function.name.span();
+    let args: Vec<&Expr> = arguments(function).collect();
+    let zero = || Expr::Value(Value::Number("0".into(), false).with_span(span));
+    match (function_name(function).as_str(), args.as_slice()) {
+        ("zeroifnull", [value]) => call("coalesce", vec![(*value).clone(), zero()], span),
+        ("nullifzero", [value]) => call("nullif", vec![(*value).clone(), zero()], span),
+        ("assert_true", [condition]) => {
+            let message = text(format!("'{condition}' is not true!"), span);
+            call("assert_true", vec![(*condition).clone(), message], span)
+        }
+        ("convert_timezone", [target, time]) => {
+            let source = text("UTC".to_owned(), span);
+            call("convert_timezone", vec![source, (*target).clone(), (*time).clone()], span)
+        }
+        _ => expr,
     }
 }

@@ -21,11 +21,14 @@ use datafusion::sql::sqlparser::ast;
 use super::ast::{call, function_name, generator, generator_name, one_part, quoted_ident, text};
 use super::frame::{Frame, Relation};
 use super::naming::expr_name;
-use super::operators::{conditional, rlike, rounded};
+use super::operators::{conditional, rlike, rounded, with_constant};
 use super::prepared::TableRead;
 use super::scope::Scopes;
 use super::streams::ALL_COLUMNS;
-use super::{aggregates, generators, grouping, lateral, window_calls};
+use super::{
+    aggregates, generators, grouping, lambda_calls, lateral, like, percentiles, time_calls,
+    type_calls, window_calls,
+};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -280,6 +283,11 @@ impl Rewriter<'_> {
             window_calls::fields_of_values(self.lexed, expr)?;
         }
         aggregates::rewrite(self.lexed, expr)?;
+        lambda_calls::rewrite(self.lexed, expr)?;
+        like::rewrite(self.lexed, expr)?;
+        percentiles::rewrite(self.lexed, expr)?;
+        time_calls::rewrite(self.lexed, expr)?;
+        type_calls::rewrite(self.lexed, expr)?;
         match expr {
             Expr::Identifier(ident) => self.identifier(ident)?,
             Expr::CompoundIdentifier(parts) => {
@@ -325,6 +333,8 @@ impl Rewriter<'_> {
                 }
                 if name == "if" && function.over.is_none() {
                     take(expr, conditional);
+                } else {
+                    take(expr, with_constant);
                 }
             }
             _ => {}
