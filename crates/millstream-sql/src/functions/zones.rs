@@ -1,5 +1,5 @@
-//! `to_utc_timestamp`, `from_utc_timestamp` and `convert_timezone`: the clock of a zone, shown as if
-//! it were that of another one.
+//! `to_utc_timestamp`, `from_utc_timestamp` and `convert_timezone`: the clock of a zone, shown as
+//! if it were that of another one.
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};

@@ -89,7 +89,8 @@ pub(crate) fn object_keys(document: &str) -> Option<Vec<String>> {
     Some(members.map(|(key, _)| key_text(document, key, &mut scratch).to_owned()).collect())
 }
 
-/// Writes the last member of an object that is called `key` and is not null; false if there is none.
+/// Writes the last member of an object that is called `key` and is not null; false if there is
+/// none.
 pub(crate) fn member(document: &str, key: &str, out: &mut String) -> bool {
     let Ok(root) = scan::record(document.as_bytes()) else { return false };
     if root.kind != Kind::Object {
