@@ -23,6 +23,7 @@ const RSD_LEAST: f64 = 0.0082;
 pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
     let Expr::Function(function) = expr else { return Ok(()) };
     let args: Vec<Expr> = arguments(function).cloned().collect();
+    named_for_frames(function);
     match (function_name(function).as_str(), args.as_slice()) {
         ("count_if", [condition]) => {
             rename(function, "count", vec![one_if(condition.clone())]);
@@ -63,6 +64,20 @@ pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
         _ => {}
     }
     Ok(())
+}
+
+/// Over frames DataFusion has `first_value` and `last_value` alone.
+fn named_for_frames(function: &mut Function) {
+    let name = match function_name(function).as_str() {
+        "first" | "any_value" => "first_value",
+        "last" => "last_value",
+        _ => return,
+    };
+    if function.over.is_some()
+        && let Expr::Function(other) = call(name, Vec::new(), function.name.0[0].span())
+    {
+        function.name = other.name;
+    }
 }
 
 fn wrong(lexed: &Lexed, at: &Expr, message: &str) -> Diagnostic {

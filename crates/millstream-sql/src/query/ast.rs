@@ -29,6 +29,7 @@ const GENERATORS: &[&str] = &[
     "posexplode_outer",
     "inline",
     "inline_outer",
+    "json_tuple",
     "stack",
 ];
 

@@ -18,6 +18,7 @@ use super::ast::plain_alias;
 use super::parse::parse;
 use super::prepared::{NotThere, ReadMode, STREAM_PREFIX, TableCatalog, TableRead};
 use super::streams::{AsOf, Mark, SubqueryWatermark, Watermark};
+use super::table_calls;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -145,6 +146,7 @@ impl VisitorMut for Resolver<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        table_calls::into_subquery(factor);
         // `streams` added LATERAL to make sqlparser accept the text. A query's own LATERAL was
         // refused before.
         if let TableFactor::Derived { lateral, .. } = factor {

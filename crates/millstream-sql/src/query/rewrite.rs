@@ -22,11 +22,14 @@ use datafusion::sql::sqlparser::ast;
 use super::ast::{call, function_name, generator, generator_name, one_part, quoted_ident, text};
 use super::frame::{Frame, Relation};
 use super::naming::expr_name;
-use super::operators::{conditional, rlike, rounded};
+use super::operators::{conditional, rlike, rounded, with_constant};
 use super::prepared::TableRead;
 use super::scope::Scopes;
 use super::streams::ALL_COLUMNS;
-use super::{aggregates, casts, generators, grouping, intervals, lateral, units, window_calls};
+use super::{
+    aggregates, casts, generators, grouping, intervals, lambda_calls, lateral, like, percentiles,
+    units, window_calls,
+};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -290,6 +293,11 @@ impl Rewriter<'_> {
         }
         aggregates::rewrite(self.lexed, expr)?;
         intervals::rewrite(self.lexed, expr)?;
+        lambda_calls::rewrite(self.lexed, expr)?;
+        like::rewrite(self.lexed, expr)?;
+        percentiles::rewrite(self.lexed, expr)?;
+        units::rewrite(self.lexed, expr)?;
+        casts::rewrite(self.lexed, expr)?;
         match expr {
             Expr::Identifier(ident) => self.identifier(ident)?,
             Expr::CompoundIdentifier(parts) => {
@@ -315,14 +323,12 @@ impl Rewriter<'_> {
                     *expr = Expr::Identifier(name);
                 }
             }
-            Expr::Function(function) if units::has_unit(function) => take(expr, units::with_text),
-            Expr::Function(function) if casts::cast_argument(function).is_some() => {
-                take(expr, casts::cast_call);
-            }
             Expr::Function(function) => {
                 self.call(function)?;
                 if function_name(function) == "if" && function.over.is_none() {
                     take(expr, conditional);
+                } else {
+                    take(expr, with_constant);
                 }
             }
             _ => {}
@@ -553,9 +559,11 @@ const KEEPS_TYPES: &[&str] = &[
     "least",
     "map",
     "named_struct",
+    "nullifzero",
     "nvl",
     "nvl2",
     "reduce",
+    "zeroifnull",
 ];
 
 /// A whole number that fits is an INT in Spark; DataFusion makes it a BIGINT.
