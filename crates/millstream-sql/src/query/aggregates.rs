@@ -23,16 +23,13 @@ const RSD_LEAST: f64 = 0.0082;
 pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
     let Expr::Function(function) = expr else { return Ok(()) };
     let args: Vec<Expr> = arguments(function).cloned().collect();
-    let name = function_name(function);
-    match (name.as_str(), args.as_slice()) {
+    named_for_frames(function);
+    match (function_name(function).as_str(), args.as_slice()) {
         ("count_if", [condition]) => {
             rename(function, "count", vec![one_if(condition.clone())]);
         }
         ("count", [_, _, ..]) if is_distinct(function) => {
             set_arguments(function, vec![row_of(args)]);
-        }
-        ("any_value", [_]) if function.over.is_some() => {
-            rename(function, "first_value", args);
         }
         ("first" | "first_value" | "last" | "last_value" | "any_value", [value, ignore]) => {
             let Some(ignore_nulls) = boolean(ignore) else {
@@ -40,9 +37,6 @@ pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
                 return Err(wrong(lexed, ignore, message));
             };
             set_arguments(function, vec![value.clone()]);
-            if name == "any_value" && function.over.is_some() {
-                rename(function, "first_value", vec![value.clone()]);
-            }
             if ignore_nulls {
                 function.null_treatment = Some(NullTreatment::IgnoreNulls);
             }
@@ -80,6 +74,20 @@ pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
         _ => {}
     }
     Ok(())
+}
+
+/// Over frames DataFusion has `first_value` and `last_value` alone.
+fn named_for_frames(function: &mut Function) {
+    let name = match function_name(function).as_str() {
+        "first" | "any_value" => "first_value",
+        "last" => "last_value",
+        _ => return,
+    };
+    if function.over.is_some()
+        && let Expr::Function(other) = call(name, Vec::new(), function.name.0[0].span())
+    {
+        function.name = other.name;
+    }
 }
 
 fn wrong(lexed: &Lexed, at: &Expr, message: &str) -> Diagnostic {

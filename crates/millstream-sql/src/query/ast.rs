@@ -48,6 +48,7 @@ const GENERATORS: &[&str] = &[
     "posexplode_outer",
     "inline",
     "inline_outer",
+    "json_tuple",
     "stack",
 ];
 

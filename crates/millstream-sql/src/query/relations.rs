@@ -18,6 +18,7 @@ use super::ast::plain_alias;
 use super::parse::parse;
 use super::prepared::{NotThere, ReadMode, STREAM_PREFIX, TableCatalog, TableRead};
 use super::streams::{AsOf, Mark, SubqueryWatermark, Watermark};
+use super::table_calls;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -145,6 +146,7 @@ impl VisitorMut for Resolver<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        table_calls::into_subquery(factor);
         // `streams` added LATERAL to make sqlparser accept the text, and marked a query's own.
         if let TableFactor::Derived { lateral, subquery, .. } = factor {
             let first = self.lexed.span(subquery.span()).map(|span| span.start);

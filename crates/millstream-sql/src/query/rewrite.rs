@@ -22,12 +22,12 @@ use super::ast::{
 use super::casts::as_int;
 use super::frame::{Column, Frame};
 use super::naming::expr_name;
-use super::operators::{conditional, rlike, rounded};
+use super::operators::{conditional, rlike, rounded, with_constant};
 use super::prepared::TableRead;
 use super::scope::{Scopes, excepted};
 use super::{
-    aggregates, blocks, casts, generators, grouping, intervals, lateral, lateral_alias, rows,
-    structs, units, using, window_calls,
+    aggregates, blocks, casts, generators, grouping, intervals, lambda_calls, lateral,
+    lateral_alias, like, percentiles, rows, structs, units, using, window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -344,6 +344,11 @@ impl Rewriter<'_> {
         rows::into_structs(expr);
         aggregates::rewrite(self.lexed, expr)?;
         intervals::rewrite(self.lexed, expr)?;
+        lambda_calls::rewrite(self.lexed, expr)?;
+        like::rewrite(self.lexed, expr)?;
+        percentiles::rewrite(self.lexed, expr)?;
+        units::rewrite(self.lexed, expr)?;
+        casts::rewrite(self.lexed, expr)?;
         match expr {
             Expr::Identifier(ident) => match self.merged_value(ident) {
                 Some(value) => *expr = value,
@@ -373,14 +378,12 @@ impl Rewriter<'_> {
                     *expr = Expr::Identifier(name);
                 }
             }
-            Expr::Function(function) if units::has_unit(function) => take(expr, units::with_text),
-            Expr::Function(function) if casts::cast_argument(function).is_some() => {
-                take(expr, casts::cast_call);
-            }
             Expr::Function(function) => {
                 self.call(function)?;
                 if function_name(function) == "if" && function.over.is_none() {
                     take(expr, conditional);
+                } else {
+                    take(expr, with_constant);
                 }
             }
             _ => {}
@@ -551,7 +554,9 @@ const KEEPS_TYPES: &[&str] = &[
     "least",
     "map",
     "named_struct",
+    "nullifzero",
     "nvl",
     "nvl2",
     "reduce",
+    "zeroifnull",
 ];

@@ -13,6 +13,7 @@ use std::time::Duration;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use super::brackets::Brackets;
+use super::lambda_calls::is_exists_call;
 use super::typed_numbers::TypedNumber;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::cursor::{Cursor, Name};
@@ -158,6 +159,9 @@ impl Extraction<'_> {
         }
         let token = match lexeme.token {
             Token::Mul if self.stands_for_columns() => Token::make_word(ALL_COLUMNS, None),
+            _ if is_exists_call(&self.cursor) && !self.brackets.is_query(self.cursor.at + 1) => {
+                Token::make_word("exists", Some('`'))
+            }
             _ => lexeme.token.clone(),
         };
         self.follow(lexeme);
