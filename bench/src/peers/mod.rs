@@ -48,6 +48,9 @@ pub struct Flags {
     /// A broker that is running already, HOST:PORT; otherwise Apache Kafka is started
     #[arg(long, value_name = "HOST:PORT")]
     brokers: Option<String>,
+    /// Three brokers and as many replicas, of the benchmark's own
+    #[arg(long, conflicts_with = "brokers")]
+    cluster: bool,
     /// Which systems; all of them if not given
     #[arg(long, value_enum, value_delimiter = ',')]
     system: Vec<Peer>,
@@ -145,7 +148,11 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     flags.rate.iter().try_for_each(|rate| flags.load(*rate).check())?;
     let entrants = flags.entrants()?;
     let work = WorkDirectory::create()?;
-    let broker = Broker::of(&work, flags.brokers.as_deref())?;
+    let broker = if flags.cluster {
+        Broker::start_cluster(&work)?.0
+    } else {
+        Broker::of(&work, flags.brokers.as_deref())?
+    };
     let bench = Bench {
         flags,
         entrants,
