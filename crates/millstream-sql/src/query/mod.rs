@@ -29,19 +29,25 @@ macro_rules! join_constraint {
 
 mod aggregates;
 pub(crate) mod ast;
+mod forms;
 mod frame;
 mod generators;
 mod grouping;
+mod joins;
 mod lateral;
+mod laterals;
 mod naming;
 mod operators;
 pub(crate) mod parse;
 pub mod prepare;
 pub mod prepared;
+mod refusals;
 mod relations;
 pub(crate) mod rewrite;
 mod scope;
 mod shapes;
+mod sorting;
 mod stateless;
 pub mod streams;
+mod table_functions;
 mod window_calls;

@@ -10,22 +10,22 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     CastKind, CeilFloorKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
     Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, OneOrManyWithParens, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, Spanned, UnaryOperator, Value,
-    ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, Spanned, TableFactor, UnaryOperator,
+    Value, ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::sql::sqlparser::ast;
 
 use super::ast::{call, function_name, generator, generator_name, one_part, quoted_ident, text};
-use super::frame::{Frame, Relation};
+use super::frame::{Frame, Relation, Resolved};
 use super::naming::expr_name;
 use super::operators::{conditional, rlike, rounded};
 use super::prepared::TableRead;
-use super::scope::Scopes;
+use super::scope::{Scopes, excepts};
 use super::streams::ALL_COLUMNS;
-use super::{aggregates, generators, grouping, lateral, window_calls};
+use super::{aggregates, generators, grouping, lateral, laterals, sorting, window_calls};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -54,6 +54,8 @@ pub(crate) fn rewrite_over(
         taken: Vec::new(),
         found: Diagnostics::default(),
         parameters: Vec::new(),
+        visited: Vec::new(),
+        laterals: Vec::new(),
     };
     let _: ControlFlow<()> = VisitMut::visit(query, &mut rewriter);
     rewriter.found.into_result()
@@ -69,12 +71,17 @@ struct Rewriter<'a> {
     found: Diagnostics,
     /// The parameters of the functions `x -> ...` being visited, innermost last.
     parameters: Vec<Vec<String>>,
+    /// By SELECT being visited, how many relations of its FROM clause have been.
+    visited: Vec<usize>,
+    /// By relation being visited, whether it is a LATERAL subquery, which has a frame of its own.
+    laterals: Vec<bool>,
 }
 
 impl VisitorMut for Rewriter<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        sorting::into_order(query);
         let known = self.scopes.ctes.len();
         let mut with = query.with.take();
         for cte in with.iter_mut().flat_map(|with| &mut with.cte_tables) {
@@ -110,6 +117,7 @@ impl VisitorMut for Rewriter<'_> {
         }
         self.using_columns(select, &frame);
         self.frames.push(frame);
+        self.visited.push(0);
         let items = std::mem::take(&mut select.projection);
         for item in items {
             match self.item(item) {
@@ -120,8 +128,36 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<()> {
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        laterals::name_subqueries(select);
         self.frames.pop();
+        self.visited.pop();
+        ControlFlow::Continue(())
+    }
+
+    /// A LATERAL subquery sees the relations before it, and not its own columns.
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        let is_lateral = matches!(factor, TableFactor::Derived { lateral: true, .. });
+        if let (true, Some(before), Some(frame)) =
+            (is_lateral, self.visited.last(), self.frames.last())
+        {
+            let relations = frame.relations.iter().take(*before).cloned().collect();
+            let merged = frame.merged.clone();
+            self.frames.push(Frame { relations, merged, ..Frame::default() });
+        }
+        if let (false, Some(visited)) =
+            (matches!(factor, TableFactor::NestedJoin { .. }), self.visited.last_mut())
+        {
+            *visited += 1;
+        }
+        self.laterals.push(is_lateral);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, _factor: &mut TableFactor) -> ControlFlow<()> {
+        if self.laterals.pop() == Some(true) {
+            self.frames.pop();
+        }
         ControlFlow::Continue(())
     }
 
@@ -226,8 +262,16 @@ impl Rewriter<'_> {
             None if self.frame().group_window(parts).is_some() => String::new(),
             Some(found) if found.is_field => String::new(),
             Some(found) => found.parts.last().cloned().unwrap_or_default(),
+            // DataFusion names a column of an outer query otherwise.
+            None if self.outer(parts).is_some() => String::new(),
             None => parts.last().map(|part| part.value.clone()).unwrap_or_default(),
         }
+    }
+
+    /// What a name means in the queries around this one.
+    fn outer(&self, parts: &[Ident]) -> Option<Resolved> {
+        let outer = self.frames.split_last().map_or(&[][..], |(_, outer)| outer);
+        outer.iter().rev().find_map(|frame| frame.resolve(parts))
     }
 
     fn qualified_wildcard(
@@ -250,13 +294,16 @@ impl Rewriter<'_> {
         } else if let Some(DataType::Struct(fields)) =
             self.frame().resolve(&parts).and_then(|found| found.data_type)
         {
-            let items = fields.iter().map(|field| {
+            let is_kept = |field: &&FieldRef| !excepts(&options, field.name());
+            let items = fields.iter().filter(is_kept).map(|field| {
                 let name = quoted_ident(field.name().clone(), parts[0].span);
                 let mut path = parts.clone();
                 path.push(name.clone());
                 SelectItem::ExprWithAlias { expr: Expr::CompoundIdentifier(path), alias: name }
             });
             return items.collect();
+        } else if let Some(items) = laterals::columns_of(&self.frames, &name) {
+            return items;
         }
         let kind = SelectItemQualifiedWildcardKind::ObjectName(name);
         vec![SelectItem::QualifiedWildcard(kind, options)]
@@ -264,6 +311,12 @@ impl Rewriter<'_> {
 
     /// Gives the columns of `* EXCEPT (...)` their declared spelling.
     fn excepted(&self, options: &mut WildcardAdditionalOptions) {
+        for item in options.opt_replace.iter_mut().flat_map(|replace| &mut replace.items) {
+            if let Some(found) = self.frame().resolve(std::slice::from_ref(&item.column_name)) {
+                item.column_name.value = found.parts[0].clone();
+            }
+            as_int(&mut item.expr);
+        }
         let Some(except) = &mut options.opt_except else { return };
         let names =
             std::iter::once(&mut except.first_element).chain(&mut except.additional_elements);

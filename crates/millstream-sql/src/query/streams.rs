@@ -10,8 +10,9 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::Duration;
 
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
+use super::refusals;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::cursor::{Cursor, Name};
 use crate::syntax::lexer::{Lexed, Lexeme, SparkDialect};
@@ -71,6 +72,8 @@ pub(crate) struct Extracted {
     pub(crate) tokens: Vec<TokenWithSpan>,
     pub(crate) marks: HashMap<usize, Mark>,
     pub(crate) subqueries: Vec<SubqueryWatermark>,
+    /// Where the subqueries begin that a query has LATERAL before.
+    pub(crate) laterals: HashSet<Location>,
 }
 
 /// Stands for `*` within `struct(*)`, where sqlparser takes only expressions.
@@ -100,7 +103,12 @@ pub(crate) fn extract(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Extracte
         brackets: Brackets::of(lexed, ranges),
         clauses: vec![Clause::Other],
         last_table: None,
-        out: Extracted { tokens: Vec::new(), marks: HashMap::new(), subqueries: Vec::new() },
+        out: Extracted {
+            tokens: Vec::new(),
+            marks: HashMap::new(),
+            subqueries: Vec::new(),
+            laterals: HashSet::new(),
+        },
     };
     for range in ranges {
         extraction.cursor = Cursor::new(lexed, range.start, range.end);
@@ -122,7 +130,7 @@ struct Extraction<'a> {
 
 impl Extraction<'_> {
     fn step(&mut self) -> Result<(), Diagnostic> {
-        refuse_window_table_functions(&self.cursor)?;
+        refusals::check(&self.cursor)?;
         if self.in_from() && self.cursor.is_word("WATERMARK") && self.follows_a_table() {
             return self.watermark();
         }
@@ -147,7 +155,10 @@ impl Extraction<'_> {
         }
         let Some(lexeme) = self.cursor.peek() else { return Ok(()) };
         if self.may_start_table() {
-            self.table_in_parentheses(lexeme)?;
+            if self.lateral(lexeme) {
+                return Ok(());
+            }
+            self.table_in_parentheses(lexeme);
         }
         if self.may_start_table() && matches!(lexeme.token, Token::Word(_)) {
             self.last_table = Some(lexeme.span.start);
@@ -165,16 +176,31 @@ impl Extraction<'_> {
     /// Marks a subquery in FROM by LATERAL, which sqlparser takes for the beginning of one at once.
     /// It would try and read a parenthesis as a query and, where that fails, as a join, so that
     /// each level of `((SELECT ...) AS a JOIN b)` would double the time.
-    fn table_in_parentheses(&mut self, lexeme: &Lexeme) -> Result<(), Diagnostic> {
-        if lexeme.is_word("LATERAL") {
-            return Err(Diagnostic::at(lexeme.span, "LATERAL before a table is not supported")
-                .help("LATERAL VIEW explode(array) t AS e makes rows of an array; else join"));
-        }
+    fn table_in_parentheses(&mut self, lexeme: &Lexeme) {
         if lexeme.token == Token::LParen && self.brackets.is_query(self.cursor.at) {
             let token = Token::make_keyword("LATERAL");
             self.out.tokens.push(TokenWithSpan { token, span: lexeme.at });
         }
-        Ok(())
+    }
+
+    /// Takes the LATERAL before a subquery or a function, and remembers the subquery.
+    fn lateral(&mut self, lexeme: &Lexeme) -> bool {
+        let next = self.cursor.nth(1).map(|next| &next.token);
+        if !lexeme.is_word("LATERAL") || !matches!(next, Some(Token::LParen | Token::Word(_))) {
+            return false;
+        }
+        self.out.tokens.push(lexeme.for_parser());
+        self.cursor.advance();
+        let mut within = 0;
+        while self.cursor.nth(within).is_some_and(|next| next.token == Token::LParen) {
+            within += 1;
+        }
+        if within > 0
+            && let Some(first) = self.cursor.nth(within)
+        {
+            self.out.laterals.insert(first.at.start);
+        }
+        true
     }
 
     /// Keeps track of the part of the query.
@@ -541,20 +567,6 @@ fn interval_text(parts: &[Lexeme]) -> String {
         other => other.to_string(),
     });
     words.collect::<Vec<_>>().join(" ")
-}
-
-/// Flink's window functions in FROM or GROUP BY.
-fn refuse_window_table_functions(cursor: &Cursor<'_>) -> Result<(), Diagnostic> {
-    let calls = cursor.nth(1).is_some_and(|next| next.token == Token::LParen);
-    let help = match () {
-        () if !calls => return Ok(()),
-        () if cursor.is_word("TUMBLE") => "GROUP BY window(ts, '1 minute')",
-        () if cursor.is_word("HOP") => "GROUP BY window(ts, '10 minutes', '1 minute')",
-        () => return Ok(()),
-    };
-    let word = &cursor.lexed.text[cursor.here().range()];
-    Err(Diagnostic::at(cursor.here(), format!("{word} is not Spark's form of a window"))
-        .help(format!("write {help}")))
 }
 
 /// Where the parenthesis begins that the tokens end with.

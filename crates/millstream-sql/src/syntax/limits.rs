@@ -26,6 +26,8 @@ const FUNCTIONS_MAX: usize = 4;
 const OPERATORS_MAX: usize = 150;
 /// ANDs and ORs one after the other.
 const CONDITIONS_MAX: usize = 3_000;
+/// Words between two queries.
+pub(crate) const SET_OPERATORS: &[&str] = &["UNION", "EXCEPT", "INTERSECT", "MINUS"];
 /// Set operators one after the other.
 const UNIONS_MAX: usize = 250;
 /// Joins and lateral views one after the other.
