@@ -7,7 +7,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DataFusionStatement;
 use futures::FutureExt;
 
-use super::{blame, windows};
+use super::{blame, lateral, windows};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::functions::literals;
 use crate::plan::optimize;
@@ -61,7 +61,7 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     let plan = state.statement_to_plan(statement).now_or_never().unwrap_or_else(|| {
         Err(DataFusionError::Internal("a table's provider was not registered in memory".into()))
     })?;
-    let plan = optimize::analyze(state, plan)?;
+    let plan = optimize::analyze(state, lateral::lower(plan)?)?;
     windows::lower(plan, reads_stream)
 }
 

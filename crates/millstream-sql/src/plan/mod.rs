@@ -7,6 +7,7 @@
 
 pub mod blame;
 pub mod condition;
+mod lateral;
 pub mod logical;
 pub mod optimize;
 pub mod project;

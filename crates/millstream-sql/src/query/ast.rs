@@ -32,6 +32,11 @@ const GENERATORS: &[&str] = &[
     "stack",
 ];
 
+/// True for the name, in lower case, of a function that makes several rows of one.
+pub(crate) fn is_generator(name: &str) -> bool {
+    GENERATORS.contains(&name)
+}
+
 /// The name of a function that makes several rows of one.
 pub(crate) fn generator_name(function: &Function) -> Option<String> {
     let name = function_name(function);

@@ -80,7 +80,7 @@ fn outer(expr: Expr) -> Expr {
     Expr::Function(Function { name, ..function })
 }
 
-fn query_of(projection: Vec<SelectItem>, from: Vec<TableWithJoins>) -> Query {
+pub(crate) fn query_of(projection: Vec<SelectItem>, from: Vec<TableWithJoins>) -> Query {
     let select = Select {
         select_token: AttachedToken::empty(),
         optimizer_hints: Vec::new(),

@@ -1,9 +1,9 @@
 //! From a query's tokens to a statement that DataFusion plans as Spark would.
 //!
-//! [`prepare`] is the way through; each of its steps is a module: [`streams`] takes out what
-//! sqlparser does not know, [`relations`] finds the tables that are read, [`stateless`] refuses
-//! what needs state over a stream, and [`rewrite`] says in DataFusion's words what Spark says in
-//! others.
+//! [`prepare`] is the way through; each of its steps is a module: [`forms`] and [`streams`] take
+//! out what sqlparser does not know, [`relations`] finds the tables that are read, [`stateless`]
+//! refuses what needs state over a stream, and [`rewrite`] says in DataFusion's words what Spark
+//! says in others.
 
 /// The condition of a join that has one; by shared or mutable reference, as the operator is given.
 macro_rules! join_constraint {
@@ -29,13 +29,19 @@ macro_rules! join_constraint {
 
 mod aggregates;
 pub(crate) mod ast;
+mod brackets;
 mod casts;
+mod dialects;
+mod forms;
 mod frame;
 mod generators;
 mod grouping;
 mod intervals;
+mod joins;
 mod lateral;
+mod laterals;
 mod naming;
+mod numbers;
 mod operators;
 pub(crate) mod parse;
 pub mod prepare;
@@ -45,8 +51,11 @@ mod relations;
 pub(crate) mod rewrite;
 mod scope;
 mod shapes;
+mod sorting;
 mod stateless;
 pub mod streams;
+mod table_functions;
 mod typed_numbers;
 mod units;
+mod wildcards;
 mod window_calls;

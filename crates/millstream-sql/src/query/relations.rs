@@ -36,6 +36,7 @@ pub(crate) fn resolve(
         marks,
         subqueries,
         ctes: Vec::new(),
+        hiding: 0,
         taken: Vec::new(),
         views: Vec::new(),
         entered: Vec::new(),
@@ -63,6 +64,8 @@ const NAME_CASES: &str =
 /// A common table expression in sight.
 struct Cte {
     name: String,
+    /// Its name in the plan.
+    planned: String,
     /// What it adds to the query wherever it is read.
     size: usize,
 }
@@ -75,6 +78,8 @@ struct Resolver<'a> {
     subqueries: &'a mut Vec<SubqueryWatermark>,
     /// Names of the common table expressions in sight, innermost last.
     ctes: Vec<Cte>,
+    /// How many hide one of the same name.
+    hiding: usize,
     /// WITH clauses taken out of the queries being visited, and how many names were in sight.
     taken: Vec<(Option<With>, usize)>,
     /// Views being put in, outermost first.
@@ -102,7 +107,9 @@ impl VisitorMut for Resolver<'_> {
             VisitMut::visit(&mut cte.query, self)?;
             let size = std::mem::replace(&mut self.size, before);
             let name = cte.alias.name.value.clone();
-            self.ctes.push(Cte { name, size });
+            let planned = self.planned_name(&name, known);
+            cte.alias.name.value.clone_from(&planned);
+            self.ctes.push(Cte { name, planned, size });
         }
         self.taken.push((with, known));
         ControlFlow::Continue(())
@@ -145,11 +152,6 @@ impl VisitorMut for Resolver<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        // `streams` added LATERAL to make sqlparser accept the text. A query's own LATERAL was
-        // refused before.
-        if let TableFactor::Derived { lateral, .. } = factor {
-            *lateral = false;
-        }
         if let TableFactor::Table { name, sample: Some(_), .. } = factor {
             let diagnostic = Diagnostic::at(self.span_of(name), "TABLESAMPLE is not supported");
             let help = "leave it out; WHERE says which rows are wanted";
@@ -204,6 +206,17 @@ impl Resolver<'_> {
         spans.reduce(Span::to).unwrap_or(Span::new(0, 0))
     }
 
+    /// A common table expression hides one of the same name outside, whose name in the plan must be
+    /// another one. `known` are those outside.
+    fn planned_name(&mut self, name: &str, known: usize) -> String {
+        let hides = self.ctes[..known].iter().any(|cte| cte.name.eq_ignore_ascii_case(name));
+        if !hides {
+            return name.to_owned();
+        }
+        self.hiding += 1;
+        format!("{name}__{}", self.hiding)
+    }
+
     fn is_resolved(name: &str) -> bool {
         name.starts_with(STREAM_PREFIX)
     }
@@ -226,7 +239,7 @@ impl Resolver<'_> {
         let as_of = mark.as_ref().and_then(|mark| mark.as_of.clone());
         let mut ctes = self.ctes.iter().rev();
         let cte = ctes.find(|cte| cte.name.eq_ignore_ascii_case(&written.value));
-        if let Some((cte, size)) = cte.map(|cte| (cte.name.clone(), cte.size)) {
+        if let Some((cte, size)) = cte.map(|cte| (cte.planned.clone(), cte.size)) {
             self.count(&written.span, size).map_err(|error| error.help(SMALLER))?;
             if let Some(at) = stream {
                 return Err(not_a_table(at, &cte, "common table expression"));
@@ -361,7 +374,10 @@ impl Resolver<'_> {
     fn view_of(&self, factor: &TableFactor) -> Option<Range<usize>> {
         let TableFactor::Table { name, args: None, .. } = factor else { return None };
         let [ObjectNamePart::Identifier(ident)] = name.0.as_slice() else { return None };
-        let cte = self.ctes.iter().any(|cte| cte.name.eq_ignore_ascii_case(&ident.value));
+        let cte = self
+            .ctes
+            .iter()
+            .any(|cte| cte.planned == ident.value || cte.name.eq_ignore_ascii_case(&ident.value));
         if cte || Self::is_resolved(&ident.value) || self.catalog.table(&ident.value).is_some() {
             return None;
         }

@@ -6,27 +6,30 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    CastKind, CeilFloorKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, OneOrManyWithParens, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, Spanned, UnaryOperator, Value,
-    ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions, WindowType, With,
+    CeilFloorKind, Expr, Function, FunctionArguments, Ident, JoinConstraint, JoinOperator,
+    ObjectName, ObjectNamePart, OneOrManyWithParens, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, Spanned, TableFactor, UnaryOperator, VisitMut, VisitorMut,
+    WildcardAdditionalOptions, With,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::sql::sqlparser::ast;
 
 use super::ast::{call, function_name, generator, generator_name, one_part, quoted_ident, text};
-use super::frame::{Frame, Relation};
+use super::frame::{Frame, Relation, Resolved};
 use super::naming::expr_name;
+use super::numbers::{as_int, keep_types, take};
 use super::operators::{conditional, rlike, rounded};
 use super::prepared::TableRead;
-use super::scope::Scopes;
+use super::scope::{Scopes, excepts};
 use super::streams::ALL_COLUMNS;
-use super::{aggregates, casts, generators, grouping, intervals, lateral, units, window_calls};
+use super::{
+    aggregates, casts, generators, grouping, intervals, lateral, laterals, sorting, units,
+    wildcards, window_calls,
+};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -55,6 +58,8 @@ pub(crate) fn rewrite_over(
         taken: Vec::new(),
         found: Diagnostics::default(),
         parameters: Vec::new(),
+        visited: Vec::new(),
+        laterals: Vec::new(),
     };
     let _: ControlFlow<()> = VisitMut::visit(query, &mut rewriter);
     rewriter.found.into_result()
@@ -70,12 +75,17 @@ struct Rewriter<'a> {
     found: Diagnostics,
     /// The parameters of the functions `x -> ...` being visited, innermost last.
     parameters: Vec<Vec<String>>,
+    /// By SELECT being visited, how many relations of its FROM clause have been.
+    visited: Vec<usize>,
+    /// By relation being visited, whether it is a LATERAL subquery, which has a frame of its own.
+    laterals: Vec<bool>,
 }
 
 impl VisitorMut for Rewriter<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        sorting::into_order(query);
         let known = self.scopes.ctes.len();
         let mut with = query.with.take();
         for cte in with.iter_mut().flat_map(|with| &mut with.cte_tables) {
@@ -112,6 +122,7 @@ impl VisitorMut for Rewriter<'_> {
         }
         self.using_columns(select, &frame);
         self.frames.push(frame);
+        self.visited.push(0);
         let items = std::mem::take(&mut select.projection);
         for item in items {
             match self.item(item) {
@@ -122,8 +133,35 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<()> {
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        laterals::name_subqueries(select);
         self.frames.pop();
+        self.visited.pop();
+        ControlFlow::Continue(())
+    }
+
+    /// A LATERAL subquery sees the relations before it, and not its own columns.
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        let is_lateral = matches!(factor, TableFactor::Derived { lateral: true, .. });
+        let before = self.visited.last().filter(|_| is_lateral);
+        let before = before.zip(self.frames.last()).map(|(before, frame)| {
+            let relations = frame.relations.iter().take(*before).cloned().collect();
+            Frame { relations, merged: frame.merged.clone(), ..Frame::default() }
+        });
+        self.laterals.push(before.is_some());
+        self.frames.extend(before);
+        // The tables of a join in parentheses are counted one by one.
+        let is_one = !matches!(factor, TableFactor::NestedJoin { .. });
+        if let Some(visited) = self.visited.last_mut() {
+            *visited += usize::from(is_one);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, _factor: &mut TableFactor) -> ControlFlow<()> {
+        if self.laterals.pop() == Some(true) {
+            self.frames.pop();
+        }
         ControlFlow::Continue(())
     }
 
@@ -193,11 +231,11 @@ impl Rewriter<'_> {
             SelectItem::UnnamedExpr(expr) => (expr, None),
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias)),
             SelectItem::Wildcard(mut options) => {
-                self.excepted(&mut options);
+                wildcards::spell(self.lexed, self.frame(), &mut options)?;
                 return Ok(vec![SelectItem::Wildcard(options)]);
             }
             SelectItem::QualifiedWildcard(kind, options) => {
-                return Ok(self.qualified_wildcard(kind, options));
+                return self.qualified_wildcard(kind, options);
             }
             SelectItem::ExprWithAliases { expr, aliases } => {
                 let span = aliases.first().and_then(|alias| self.lexed.span(alias.span));
@@ -228,18 +266,26 @@ impl Rewriter<'_> {
             None if self.frame().group_window(parts).is_some() => String::new(),
             Some(found) if found.is_field => String::new(),
             Some(found) => found.parts.last().cloned().unwrap_or_default(),
+            // DataFusion names a column of an outer query otherwise.
+            None if self.outer(parts).is_some() => String::new(),
             None => parts.last().map(|part| part.value.clone()).unwrap_or_default(),
         }
     }
 
+    /// What a name means in the queries around this one.
+    fn outer(&self, parts: &[Ident]) -> Option<Resolved> {
+        let outer = self.frames.split_last().map_or(&[][..], |(_, outer)| outer);
+        outer.iter().rev().find_map(|frame| frame.resolve(parts))
+    }
+
     fn qualified_wildcard(
-        &mut self,
+        &self,
         kind: SelectItemQualifiedWildcardKind,
         mut options: WildcardAdditionalOptions,
-    ) -> Vec<SelectItem> {
-        self.excepted(&mut options);
+    ) -> Result<Vec<SelectItem>, Diagnostic> {
+        wildcards::spell(self.lexed, self.frame(), &mut options)?;
         let SelectItemQualifiedWildcardKind::ObjectName(mut name) = kind else {
-            return vec![SelectItem::QualifiedWildcard(kind, options)];
+            return Ok(vec![SelectItem::QualifiedWildcard(kind, options)]);
         };
         let parts: Vec<Ident> = name.0.iter().filter_map(|part| part.as_ident().cloned()).collect();
         if let Some(relation) = one_part(&name).and_then(|name| self.frame().relation(&name)) {
@@ -252,35 +298,19 @@ impl Rewriter<'_> {
         } else if let Some(DataType::Struct(fields)) =
             self.frame().resolve(&parts).and_then(|found| found.data_type)
         {
-            let left_out = |field: &&Arc<Field>| {
-                let except = options.opt_except.iter();
-                let mut names = except.flat_map(|it| {
-                    std::iter::once(&it.first_element).chain(&it.additional_elements)
-                });
-                names.any(|name| name.value.eq_ignore_ascii_case(field.name()))
-            };
-            let items = fields.iter().filter(|field| !left_out(field)).map(|field| {
+            let is_kept = |field: &&FieldRef| !excepts(&options, field.name());
+            let items = fields.iter().filter(is_kept).map(|field| {
                 let name = quoted_ident(field.name().clone(), parts[0].span);
                 let mut path = parts.clone();
                 path.push(name.clone());
                 SelectItem::ExprWithAlias { expr: Expr::CompoundIdentifier(path), alias: name }
             });
-            return items.collect();
+            return Ok(items.collect());
+        } else if let Some(items) = laterals::columns_of(&self.frames, &name, &options) {
+            return Ok(items);
         }
         let kind = SelectItemQualifiedWildcardKind::ObjectName(name);
-        vec![SelectItem::QualifiedWildcard(kind, options)]
-    }
-
-    /// Gives the columns of `* EXCEPT (...)` their declared spelling.
-    fn excepted(&self, options: &mut WildcardAdditionalOptions) {
-        let Some(except) = &mut options.opt_except else { return };
-        let names =
-            std::iter::once(&mut except.first_element).chain(&mut except.additional_elements);
-        for name in names {
-            if let Some(found) = self.frame().resolve(std::slice::from_ref(name)) {
-                name.value = found.parts[0].clone();
-            }
-        }
+        Ok(vec![SelectItem::QualifiedWildcard(kind, options)])
     }
 
     fn expression(&mut self, expr: &mut Expr) -> Result<(), Diagnostic> {
@@ -347,7 +377,7 @@ impl Rewriter<'_> {
                 format!("write SELECT {name}(x) in a subquery, or LATERAL VIEW {name}(x) t AS ...");
             return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
         }
-        window_by_name(function);
+        window_calls::by_name(function);
         intervals::frame_of_call(function);
         window_calls::normalise(self.lexed, function)?;
         trimmed_last(function);
@@ -357,9 +387,7 @@ impl Rewriter<'_> {
         {
             intervals::calendar_step(&mut list.args);
         }
-        if KEEPS_TYPES.contains(&name.as_str()) {
-            arguments_mut(function).for_each(as_int);
-        }
+        keep_types(function);
         Ok(())
     }
 
@@ -514,24 +542,6 @@ impl Rewriter<'_> {
     }
 }
 
-/// Replaces an expression by the result of `make`.
-fn take(expr: &mut Expr, make: impl FnOnce(Expr) -> Expr) {
-    let null = Expr::Value(ValueWithSpan { value: Value::Null, span: tokenizer::Span::empty() });
-    let before = std::mem::replace(expr, null);
-    *expr = make(before);
-}
-
-fn arguments_mut(function: &mut Function) -> impl Iterator<Item = &mut Expr> {
-    let args = match &mut function.args {
-        FunctionArguments::List(list) => list.args.as_mut_slice(),
-        _ => &mut [],
-    };
-    args.iter_mut().filter_map(|arg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
-        _ => None,
-    })
-}
-
 /// `ltrim(what, text)` and `rtrim(what, text)` name the text last, unlike DataFusion's.
 fn trimmed_last(function: &mut Function) {
     if matches!(function_name(function).as_str(), "ltrim" | "rtrim")
@@ -539,53 +549,5 @@ fn trimmed_last(function: &mut Function) {
         && list.args.len() == 2
     {
         list.args.reverse();
-    }
-}
-
-/// Functions whose result has the type of their arguments.
-const KEEPS_TYPES: &[&str] = &[
-    "aggregate",
-    "array",
-    "coalesce",
-    "greatest",
-    "if",
-    "ifnull",
-    "least",
-    "map",
-    "named_struct",
-    "nvl",
-    "nvl2",
-    "reduce",
-];
-
-/// A whole number that fits is an INT in Spark; DataFusion makes it a BIGINT.
-///
-/// Only where the number's type is the result's: elsewhere (`LIMIT 1`, `GROUP BY 1`, a position in
-/// a string) a number must stay a plain literal.
-fn as_int(expr: &mut Expr) {
-    let digits = match &*expr {
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => expr.as_ref(),
-        other => other,
-    };
-    if let Expr::Value(ValueWithSpan { value: Value::Number(digits, false), .. }) = digits
-        && digits.parse::<i32>().is_ok()
-    {
-        take(expr, |number| Expr::Cast {
-            kind: CastKind::Cast,
-            expr: Box::new(number),
-            data_type: ast::DataType::Int(None),
-            array: false,
-            format: None,
-        });
-    }
-}
-
-/// `OVER (w)` as `OVER w`, if nothing else stands there; DataFusion would forget the name.
-fn window_by_name(function: &mut Function) {
-    let Some(WindowType::WindowSpec(spec)) = &mut function.over else { return };
-    let is_bare =
-        spec.partition_by.is_empty() && spec.order_by.is_empty() && spec.window_frame.is_none();
-    if is_bare && let Some(name) = spec.window_name.take() {
-        function.over = Some(WindowType::NamedWindow(name));
     }
 }

@@ -119,7 +119,8 @@ impl Scopes {
                     // The columns of a lateral view are its relation's already, or come last.
                     for relation in &frame.relations {
                         let all = relation.columns.as_ref()?;
-                        columns.extend(all.iter().filter(|one| !excepted(options, one)).cloned());
+                        let kept = all.iter().filter(|one| !excepted(options, one));
+                        columns.extend(kept.map(|one| replaced(options, &frame, one)));
                     }
                 }
                 SelectItem::QualifiedWildcard(
@@ -268,10 +269,25 @@ fn generated(frame: &Frame, item: &SelectItem) -> Option<Vec<Column>> {
     }
 }
 
+/// A column of `*`, with another type where an expression takes its place.
+fn replaced(options: &WildcardAdditionalOptions, frame: &Frame, column: &Column) -> Column {
+    let items = options.opt_replace.iter().flat_map(|replace| &replace.items);
+    let mut items = items.filter(|item| item.column_name.value.eq_ignore_ascii_case(&column.name));
+    match items.next() {
+        Some(item) => Column { name: column.name.clone(), data_type: frame.data_type(&item.expr) },
+        None => column.clone(),
+    }
+}
+
 fn excepted(options: &WildcardAdditionalOptions, column: &Column) -> bool {
+    excepts(options, &column.name)
+}
+
+/// Whether `* EXCEPT (...)` leaves a column out.
+pub(crate) fn excepts(options: &WildcardAdditionalOptions, column: &str) -> bool {
     options.opt_except.as_ref().is_some_and(|except| {
         std::iter::once(&except.first_element)
             .chain(&except.additional_elements)
-            .any(|name| name.value.eq_ignore_ascii_case(&column.name))
+            .any(|name| name.value.eq_ignore_ascii_case(column))
     })
 }

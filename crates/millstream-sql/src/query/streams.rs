@@ -10,8 +10,10 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::Duration;
 
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
+use super::brackets::Brackets;
+use super::dialects;
 use super::typed_numbers::TypedNumber;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::cursor::{Cursor, Name};
@@ -72,6 +74,8 @@ pub(crate) struct Extracted {
     pub(crate) tokens: Vec<TokenWithSpan>,
     pub(crate) marks: HashMap<usize, Mark>,
     pub(crate) subqueries: Vec<SubqueryWatermark>,
+    /// Where the subqueries begin that a query has LATERAL before.
+    pub(crate) laterals: HashSet<Location>,
 }
 
 /// Stands for `*` within `struct(*)`, where sqlparser takes only expressions.
@@ -101,7 +105,12 @@ pub(crate) fn extract(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Extracte
         brackets: Brackets::of(lexed, ranges),
         clauses: vec![Clause::Other],
         last_table: None,
-        out: Extracted { tokens: Vec::new(), marks: HashMap::new(), subqueries: Vec::new() },
+        out: Extracted {
+            tokens: Vec::new(),
+            marks: HashMap::new(),
+            subqueries: Vec::new(),
+            laterals: HashSet::new(),
+        },
     };
     for range in ranges {
         extraction.cursor = Cursor::new(lexed, range.start, range.end);
@@ -123,7 +132,7 @@ struct Extraction<'a> {
 
 impl Extraction<'_> {
     fn step(&mut self) -> Result<(), Diagnostic> {
-        refuse_window_table_functions(&self.cursor)?;
+        dialects::check(&self.cursor)?;
         if self.in_from() && self.cursor.is_word("WATERMARK") && self.follows_a_table() {
             return self.watermark();
         }
@@ -148,7 +157,10 @@ impl Extraction<'_> {
         }
         let Some(lexeme) = self.cursor.peek() else { return Ok(()) };
         if self.may_start_table() {
-            self.table_in_parentheses(lexeme)?;
+            if self.lateral(lexeme) {
+                return Ok(());
+            }
+            self.table_in_parentheses(lexeme);
         }
         if self.may_start_table() && matches!(lexeme.token, Token::Word(_)) {
             self.last_table = Some(lexeme.span.start);
@@ -166,16 +178,31 @@ impl Extraction<'_> {
     /// Marks a subquery in FROM by LATERAL, which sqlparser takes for the beginning of one at once.
     /// It would try and read a parenthesis as a query and, where that fails, as a join, so that
     /// each level of `((SELECT ...) AS a JOIN b)` would double the time.
-    fn table_in_parentheses(&mut self, lexeme: &Lexeme) -> Result<(), Diagnostic> {
-        if lexeme.is_word("LATERAL") {
-            return Err(Diagnostic::at(lexeme.span, "LATERAL before a table is not supported")
-                .help("LATERAL VIEW explode(array) t AS e makes rows of an array; else join"));
-        }
+    fn table_in_parentheses(&mut self, lexeme: &Lexeme) {
         if lexeme.token == Token::LParen && self.brackets.is_query(self.cursor.at) {
             let token = Token::make_keyword("LATERAL");
             self.out.tokens.push(TokenWithSpan { token, span: lexeme.at });
         }
-        Ok(())
+    }
+
+    /// Takes the LATERAL before a subquery or a function, and remembers the subquery.
+    fn lateral(&mut self, lexeme: &Lexeme) -> bool {
+        let next = self.cursor.nth(1).map(|next| &next.token);
+        if !lexeme.is_word("LATERAL") || !matches!(next, Some(Token::LParen | Token::Word(_))) {
+            return false;
+        }
+        self.out.tokens.push(lexeme.for_parser());
+        self.cursor.advance();
+        let mut within = 0;
+        while self.cursor.nth(within).is_some_and(|next| next.token == Token::LParen) {
+            within += 1;
+        }
+        if within > 0
+            && let Some(first) = self.cursor.nth(within)
+        {
+            self.out.laterals.insert(first.at.start);
+        }
+        true
     }
 
     /// Keeps track of the part of the query.
@@ -183,10 +210,8 @@ impl Extraction<'_> {
         let clause = *self.clauses.last().unwrap_or(&Clause::Other);
         match &lexeme.token {
             Token::LParen => self.clauses.push(match clause {
-                Clause::From | Clause::WithinFrom if self.brackets.is_query(self.cursor.at) => {
-                    Clause::Other
-                }
-                Clause::From | Clause::WithinFrom => Clause::WithinFrom,
+                Clause::From | Clause::WithinFrom if self.groups_joins() => Clause::WithinFrom,
+                Clause::From | Clause::WithinFrom => Clause::Other,
                 _ if self.previous().is_some_and(|last| last.is_word("STRUCT")) => Clause::Struct,
                 _ => Clause::Other,
             }),
@@ -219,6 +244,11 @@ impl Extraction<'_> {
 
     fn in_from(&self) -> bool {
         matches!(self.clauses.last(), Some(Clause::From | Clause::WithinFrom))
+    }
+
+    /// True at a parenthesis in FROM around a join; others hold a query, arguments or a condition.
+    fn groups_joins(&self) -> bool {
+        self.may_start_table() && !self.brackets.is_query(self.cursor.at)
     }
 
     /// True where a table's name is expected.
@@ -456,55 +486,6 @@ impl Extraction<'_> {
     }
 }
 
-/// The parentheses that hold a query, by the token that opens them.
-struct Brackets {
-    queries: HashSet<usize>,
-}
-
-impl Brackets {
-    fn of(lexed: &Lexed, ranges: &[Range<usize>]) -> Self {
-        let (mut open, mut queries) = (Vec::new(), HashSet::new());
-        for at in ranges.iter().cloned().flatten() {
-            match lexed.lexemes[at].token {
-                Token::LParen => open.push((at, starts_query(&lexed.lexemes, at))),
-                Token::RParen => {
-                    let Some((start, is_query)) = open.pop() else { continue };
-                    if !is_query {
-                        continue;
-                    }
-                    queries.insert(start);
-                    // `((SELECT ...) UNION ...)` and `((SELECT ...))` are queries, too.
-                    if let Some((outer, outer_is_query)) = open.last_mut()
-                        && *outer + 1 == start
-                    {
-                        *outer_is_query = goes_on_a_query(lexed.lexemes.get(at + 1));
-                    }
-                }
-                _ => {}
-            }
-        }
-        // What is not closed is refused at its end; until then it is read like any other query.
-        queries.extend(open.iter().filter(|(_, is_query)| *is_query).map(|(start, _)| start));
-        Self { queries }
-    }
-
-    fn is_query(&self, open: usize) -> bool {
-        self.queries.contains(&open)
-    }
-}
-
-fn starts_query(lexemes: &[Lexeme], open: usize) -> bool {
-    let next = lexemes.get(open + 1);
-    ["SELECT", "WITH", "VALUES"].iter().any(|word| next.is_some_and(|next| next.is_word(word)))
-}
-
-fn goes_on_a_query(next: Option<&Lexeme>) -> bool {
-    const WORDS: &[&str] = &["UNION", "EXCEPT", "INTERSECT", "MINUS", "ORDER", "LIMIT", "OFFSET"];
-    next.is_some_and(|next| {
-        next.token == Token::RParen || WORDS.iter().any(|word| next.is_word(word))
-    })
-}
-
 /// Whether a token can be a table's name, unlike a word that continues a query.
 pub fn can_name_a_table(lexeme: &Lexeme) -> bool {
     matches!(lexeme.token, Token::Word(_))
@@ -527,20 +508,6 @@ fn interval_text(parts: &[Lexeme]) -> String {
         other => other.to_string(),
     });
     words.collect::<Vec<_>>().join(" ")
-}
-
-/// Flink's window functions in FROM or GROUP BY.
-fn refuse_window_table_functions(cursor: &Cursor<'_>) -> Result<(), Diagnostic> {
-    let calls = cursor.nth(1).is_some_and(|next| next.token == Token::LParen);
-    let help = match () {
-        () if !calls => return Ok(()),
-        () if cursor.is_word("TUMBLE") => "GROUP BY window(ts, '1 minute')",
-        () if cursor.is_word("HOP") => "GROUP BY window(ts, '10 minutes', '1 minute')",
-        () => return Ok(()),
-    };
-    let word = &cursor.lexed.text[cursor.here().range()];
-    Err(Diagnostic::at(cursor.here(), format!("{word} is not Spark's form of a window"))
-        .help(format!("write {help}")))
 }
 
 /// Where the parenthesis begins that the tokens end with.
