@@ -351,20 +351,29 @@ pub(super) fn of_values(values: Values) -> Result<LogicalPlan> {
     for (column, field) in schema.fields().iter().enumerate() {
         let before = |expr: &Expr| match expr {
             Expr::Cast(cast) if cast.field.data_type() == field.data_type() => {
-                Some(cast.expr.as_ref().clone())
-                    .filter(|inner| inner.get_type(&none).is_ok_and(|of| of.is_numeric()))
+                Some(cast.expr.as_ref().clone()).filter(|inner| {
+                    inner.get_type(&none).is_ok_and(|of| of.is_numeric() || of.is_null())
+                })
             }
             _ => None,
         };
         let cells = rows.iter().map(|row| before(&row[column]).unwrap_or(row[column].clone()));
         let cells: Vec<Expr> = cells.collect();
         let types = cells.iter().map(|cell| cell.get_type(&none)).collect::<Result<Vec<_>>>()?;
-        let Some(common) = with_decimals(&types) else { continue };
+        let common = with_decimals(&types).or_else(|| int_beside_null(&types));
+        let Some(common) = common else { continue };
         for ((row, cell), of) in rows.iter_mut().zip(cells).zip(types) {
             row[column] = cast_to(cell, &of, &common)?;
         }
     }
     LogicalPlanBuilder::values(rows)?.build()
+}
+
+/// INT, where there are only such values and NULLs.
+fn int_beside_null(types: &[DataType]) -> Option<DataType> {
+    let known = |found: &DataType| *found == DataType::Int32 || found.is_null();
+    let has_both = types.contains(&DataType::Int32) && types.contains(&DataType::Null);
+    (has_both && types.iter().all(known)).then_some(DataType::Int32)
 }
 
 /// Casts the columns of a UNION to their common types where decimals are among them.
@@ -388,7 +397,10 @@ pub(super) fn of_union(union: Union) -> Result<Union> {
     Ok(Union { inputs: inputs.collect::<Result<_>>()?, ..union.clone() })
 }
 
-fn with_types(input: &Arc<LogicalPlan>, wanted: &[Option<DataType>]) -> Result<LogicalPlan> {
+pub(super) fn with_types(
+    input: &Arc<LogicalPlan>,
+    wanted: &[Option<DataType>],
+) -> Result<LogicalPlan> {
     let columns = input.schema().iter().zip(wanted).map(|((table, field), wanted)| {
         let column = Expr::Column((table, field).into());
         match wanted {

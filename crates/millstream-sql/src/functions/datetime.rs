@@ -2,7 +2,7 @@
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float64Type, Int32Type, Int64Type,
+    DataType, Date32Type, Decimal128Type, Float64Type, Int32Type, Int64Type, TimeUnit,
     TimestampMicrosecondType,
 };
 use chrono::{Datelike, NaiveDateTime, Timelike};
@@ -15,7 +15,8 @@ use super::define::{
 use super::time_pattern::TimePattern;
 use crate::types::{spark_type, timestamp};
 use crate::values::calendar::{
-    DAY_US, SECOND_US, days_of, naive, naive_date, parse_date, parse_timestamp, zone_offset_us,
+    DAY_US, SECOND_US, days_of, naive, naive_date, parse_date, parse_timestamp,
+    parse_timestamp_ntz, zone_offset_us,
 };
 
 use Param::{Any, AnyTime, Date, Double, Int, Long, Text, Timestamp};
@@ -41,13 +42,23 @@ pub(super) const FUNCTIONS: &[Function] = &[
     part!("hour", &[], |time| time.hour() as i32),
     part!("minute", &[], |time| time.minute() as i32),
     part!("second", &[], |time| time.second() as i32),
+    Function::new("dayname", &[Date], returns_text, |args| {
+        let dates = args.date(0);
+        args.write(|row, out| {
+            let date = dates.get(row).and_then(naive_date);
+            out.extend(date.map(|date| date.weekday().to_string()));
+            Ok(date.is_some())
+        })
+    }),
     Function::new("date_format", &[Timestamp, Text], returns_text, date_format),
     Function::new("to_timestamp", &[Any, Text], returns_timestamp, |args| to_timestamp(args, true))
+        .aliases(&["to_timestamp_ltz"])
         .required(1),
     Function::new("try_to_timestamp", &[Any, Text], returns_timestamp, |args| {
         to_timestamp(args, false)
     })
     .required(1),
+    Function::new("to_timestamp_ntz", &[Any, Text], returns_ntz, to_timestamp_ntz).required(1),
     Function::new("to_date", &[Any, Text], returns_date, |args| to_date(args, true)).required(1),
     Function::new("try_to_date", &[Any, Text], returns_date, |args| to_date(args, false))
         .required(1),
@@ -76,9 +87,27 @@ pub(super) const FUNCTIONS: &[Function] = &[
         "make_timestamp",
         &[Int, Int, Int, Int, Int, Double, Text],
         returns_timestamp,
-        make_timestamp,
+        |args| make_timestamp(args, true),
     )
+    .aliases(&["make_timestamp_ltz"])
     .required(6),
+    Function::new(
+        "try_make_timestamp",
+        &[Int, Int, Int, Int, Int, Double, Text],
+        returns_timestamp,
+        |args| make_timestamp(args, false),
+    )
+    .aliases(&["try_make_timestamp_ltz"])
+    .required(6),
+    Function::new("make_timestamp_ntz", &[Int, Int, Int, Int, Int, Double], returns_ntz, |args| {
+        make_timestamp(args, true)
+    }),
+    Function::new(
+        "try_make_timestamp_ntz",
+        &[Int, Int, Int, Int, Int, Double],
+        returns_ntz,
+        |args| make_timestamp(args, false),
+    ),
     Function::new(
         "months_between",
         &[Timestamp, Timestamp, Param::Boolean],
@@ -137,6 +166,7 @@ fn from_unixtime(args: &Arguments) -> Result<ArrayRef> {
 fn read_times(
     args: &Arguments,
     strict: bool,
+    by_pattern: fn(&TimePattern, &str) -> Option<i64>,
     default: fn(&str) -> Option<i64>,
     wanted: &'static str,
 ) -> Result<Vec<Option<i64>>> {
@@ -147,7 +177,7 @@ fn read_times(
         let Some(text) = texts.get(row) else { return Ok(None) };
         let time = match &patterns {
             Some(patterns) => match patterns.get(row) {
-                Some(pattern) => last.get(pattern)?.read(text),
+                Some(pattern) => by_pattern(last.get(pattern)?, text),
                 None => return Ok(None),
             },
             None => default(text),
@@ -166,7 +196,30 @@ fn to_timestamp(args: &Arguments, strict: bool) -> Result<ArrayRef> {
     if *args.data_type(0) != DataType::Utf8 {
         return cast_first(args, &timestamp());
     }
-    let times = read_times(args, strict, parse_timestamp, "TIMESTAMP")?;
+    let times = read_times(args, strict, TimePattern::read, parse_timestamp, "TIMESTAMP")?;
+    args.primitives::<TimestampMicrosecondType>(|row| Ok(times[row]))
+}
+
+fn returns_ntz(args: &[DataType]) -> Result<DataType> {
+    match args {
+        // The parts of a time are numbers; a number alone is none.
+        [number] | [number, _] if number.is_numeric() => {
+            plan_err!("to_timestamp_ntz takes a text, a date or a time, not {}", spark_type(number))
+        }
+        _ => Ok(ntz()),
+    }
+}
+
+fn ntz() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, None)
+}
+
+fn to_timestamp_ntz(args: &Arguments) -> Result<ArrayRef> {
+    if *args.data_type(0) != DataType::Utf8 {
+        return cast_first(args, &ntz());
+    }
+    let by_pattern = TimePattern::read_clock;
+    let times = read_times(args, true, by_pattern, parse_timestamp_ntz, "TIMESTAMP_NTZ")?;
     args.primitives::<TimestampMicrosecondType>(|row| Ok(times[row]))
 }
 
@@ -175,7 +228,7 @@ fn to_date(args: &Arguments, strict: bool) -> Result<ArrayRef> {
         return cast_first(args, &DataType::Date32);
     }
     let midnight = |text: &str| parse_date(text).map(|days| i64::from(days) * DAY_US);
-    let times = read_times(args, strict, midnight, "DATE")?;
+    let times = read_times(args, strict, TimePattern::read, midnight, "DATE")?;
     args.primitives::<Date32Type>(|row| Ok(times[row].map(|us| us.div_euclid(DAY_US) as i32)))
 }
 
@@ -186,7 +239,7 @@ fn unix_timestamp(args: &Arguments) -> Result<ArrayRef> {
     }
     let times = if *args.data_type(0) == DataType::Utf8 {
         let by_default = |text: &str| TimePattern::parse(DEFAULT_PATTERN).ok()?.read(text);
-        read_times(args, true, by_default, "TIMESTAMP")?
+        read_times(args, true, TimePattern::read, by_default, "TIMESTAMP")?
     } else {
         let times = cast_first(args, &timestamp())?;
         times.as_primitive::<TimestampMicrosecondType>().iter().collect()
@@ -320,7 +373,7 @@ fn civil(year: i32, month: i32, day: i32) -> Option<i32> {
     days_of(i64::from(year), u32::try_from(month).ok()?, u32::try_from(day).ok()?)
 }
 
-fn make_timestamp(args: &Arguments) -> Result<ArrayRef> {
+fn make_timestamp(args: &Arguments, strict: bool) -> Result<ArrayRef> {
     let numbers: Vec<_> = (0..5).map(|at| args.int(at)).collect();
     let seconds = args.primitive::<Float64Type>(5);
     let zones = (args.len() > 6).then(|| args.text(6));
@@ -334,6 +387,7 @@ fn make_timestamp(args: &Arguments) -> Result<ArrayRef> {
         let (Some(seconds), Some(zone)) = (seconds.get(row), zone) else { return Ok(None) };
         match instant(parts, seconds, zone) {
             Some(us) => Ok(Some(us)),
+            None if !strict => Ok(None),
             None => exec_err!("there is no time {parts:?} {seconds} in zone {zone}"),
         }
     })

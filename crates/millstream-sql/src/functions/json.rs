@@ -26,6 +26,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("get_json_object", &[Param::Text, Param::Text], returns_text, get_json_object),
     Function::new("json_array_length", &[Param::Text], returns_int, json_array_length),
     Function::new("json_object_keys", &[Param::Text], returns_texts, json_object_keys),
+    Function::new("json_member", &[Param::Any, Param::Any], returns_member, json_member),
 ];
 
 fn returns_json(args: &[DataType]) -> Result<DataType> {
@@ -90,6 +91,28 @@ fn get_json_object(args: &Arguments) -> Result<ArrayRef> {
 fn json_array_length(args: &Arguments) -> Result<ArrayRef> {
     let documents = args.text(0);
     args.primitives::<Int32Type>(|row| Ok(documents.get(row).and_then(json::array_length)))
+}
+
+/// # Errors
+/// An argument of `json_tuple` is no text; Spark does not cast it.
+fn returns_member(args: &[DataType]) -> Result<DataType> {
+    match args.iter().find(|arg| **arg != DataType::Utf8) {
+        Some(other) => {
+            plan_err!("json_tuple takes STRINGs and got {}; cast it", spark_type(other))
+        }
+        None => Ok(DataType::Utf8),
+    }
+}
+
+/// A column of `json_tuple`.
+fn json_member(args: &Arguments) -> Result<ArrayRef> {
+    let (documents, keys) = (args.text(0), args.text(1));
+    args.write(|row, out| {
+        let (Some(document), Some(key)) = (documents.get(row), keys.get(row)) else {
+            return Ok(false);
+        };
+        Ok(json::member(document, key, out))
+    })
 }
 
 /// The keys of the outermost object; NULL for anything else.

@@ -91,7 +91,8 @@ fn fits(made: &DataType, start: &DataType) -> Result<()> {
         _ => 0,
     };
     let is_cut = start.is_numeric() && digits(made) > digits(start);
-    if is_cut || made.is_string() != start.is_string() && !start.is_null() && !made.is_null() {
+    let is_read = made.is_string() != start.is_string() && !start.is_null() && !made.is_null();
+    if is_cut || is_read || (made.is_nested() && start.is_nested() && !is_alike(made, start)) {
         let (made, start) = (spark_type(made), spark_type(start));
         return plan_err!(
             "the function of aggregate makes {made}, and the start is {start}; cast the start, as \
@@ -99,6 +100,26 @@ fn fits(made: &DataType, start: &DataType) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Whether two types are nested in the same way, with text in the same places.
+fn is_alike(made: &DataType, start: &DataType) -> bool {
+    match (made, start) {
+        (DataType::List(made), DataType::List(start))
+        | (DataType::Map(made, _), DataType::Map(start, _)) => {
+            is_alike(made.data_type(), start.data_type())
+        }
+        (DataType::Struct(made), DataType::Struct(start)) => {
+            let mut pairs = made.iter().zip(start);
+            made.len() == start.len()
+                && pairs.all(|(made, start)| is_alike(made.data_type(), start.data_type()))
+        }
+        (made, start) => {
+            made.is_nested() == start.is_nested()
+                && made.is_null() == start.is_null()
+                && made.is_string() == start.is_string()
+        }
+    }
 }
 
 impl HigherOrderUDFImpl for OfElements {

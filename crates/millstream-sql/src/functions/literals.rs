@@ -70,15 +70,15 @@ fn no_operator(op: Operator) -> Option<Unusable> {
 fn problem(function: &str, args: &[Expr]) -> Option<Unusable> {
     let literal = text(args.get(1)?)?;
     let read: fn(&str) -> Result<()> = match function {
-        "date_format" | "to_timestamp" | "try_to_timestamp" | "to_date" | "try_to_date"
-        | "unix_timestamp" | "to_unix_timestamp" | "from_unixtime" => {
+        "date_format" | "to_timestamp" | "to_timestamp_ntz" | "try_to_timestamp" | "to_date"
+        | "try_to_date" | "unix_timestamp" | "to_unix_timestamp" | "from_unixtime" => {
             |literal| TimePattern::parse(literal).map(|_| ())
         }
         "rlike" | "regexp_replace" | "regexp_extract" | "regexp_extract_all" | "regexp_count"
         | "regexp_substr" | "regexp_instr" | "split" => {
             |literal| pattern::compile(literal).map(|_| ())
         }
-        "to_utc_timestamp" | "from_utc_timestamp" => zones::check,
+        "to_utc_timestamp" | "from_utc_timestamp" | "convert_timezone" => zones::check,
         _ => return None,
     };
     let problem = read(literal).err()?.strip_backtrace();

@@ -8,6 +8,8 @@
 mod aggregates;
 mod argument_rules;
 mod arrays;
+mod bases;
+mod binary_text;
 mod bytes;
 mod cast;
 mod cast_rules;
@@ -27,25 +29,33 @@ mod interval_literals;
 mod interval_text;
 mod json;
 mod lambdas;
+mod like;
 pub(crate) mod literals;
 mod make_intervals;
+mod map_lambdas;
+mod maps;
+mod masking;
 mod nested_casts;
 mod numbers;
+pub(crate) mod only_row;
 mod operators;
 mod parts;
 mod pattern;
+mod raising;
 mod rankings;
 pub(crate) mod records;
 mod regex;
 mod rules;
 mod sequences;
 pub(crate) mod sessions;
+mod set_operations;
 mod spans;
 mod text;
 mod time_pattern;
 mod time_units;
 mod tries;
 pub(crate) mod types;
+mod vectors;
 pub mod windows;
 mod zones;
 
@@ -101,6 +111,7 @@ pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStat
     functions.retain(|function| !NOT_SPARKS.contains(&function.name()));
     functions.extend(ours);
     builder.higher_order_functions().get_or_insert_default().extend(lambdas::functions());
+    builder.higher_order_functions().get_or_insert_default().extend(map_lambdas::functions());
     let functions = builder.aggregate_functions().get_or_insert_default();
     functions.extend(datafusion_spark::all_default_aggregate_functions());
     functions.extend(aggregates::functions());
@@ -117,19 +128,25 @@ const NOT_SPARKS: [&str; 3] = ["json_tuple", "make_time", "to_time"];
 fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     let tables = [
         arrays::FUNCTIONS,
+        bases::FUNCTIONS,
+        binary_text::FUNCTIONS,
         bytes::FUNCTIONS,
         collections::FUNCTIONS,
         date_steps::FUNCTIONS,
         datetime::FUNCTIONS,
         interval_arithmetic::FUNCTIONS,
         json::FUNCTIONS,
+        like::FUNCTIONS,
         make_intervals::FUNCTIONS,
+        maps::FUNCTIONS,
+        masking::FUNCTIONS,
         numbers::FUNCTIONS,
         parts::FUNCTIONS,
         regex::FUNCTIONS,
         spans::FUNCTIONS,
         text::FUNCTIONS,
         time_units::FUNCTIONS,
+        vectors::FUNCTIONS,
         windows::FUNCTIONS,
         zones::FUNCTIONS,
     ];
@@ -137,12 +154,14 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
         tables.into_iter().flatten().map(|function| function.udf()).collect();
     functions.push(interval_literals::IntervalOf::udf());
     functions.push(json::FromJson::udf());
+    functions.push(only_row::only_row());
     functions.extend(clock::functions(clock));
     functions.push(decimals::whole_division());
     functions.push(date_parts::DatePart::udf());
     functions.extend(decimals::rounding_functions());
     functions.extend(parts::functions());
     functions.extend(records::functions());
+    functions.extend(raising::functions());
     functions.extend(tries::functions());
     functions.extend(coerced::functions());
     functions.extend(scalar_aliases());

@@ -17,7 +17,7 @@ use datafusion::optimizer::AnalyzerRule;
 use super::cast::{cast_expr, is_spark_cast};
 use super::failing::can_fail;
 use super::operators::checked;
-use super::{argument_rules, cast_rules, common_types, interval_literals};
+use super::{argument_rules, cast_rules, common_types, interval_literals, set_operations};
 
 /// Makes whole numbers in the text INTs, as in Spark, where they fit; to DataFusion they are all
 /// BIGINTs. Then casts decimals and the values beside them to common types. Runs before types are
@@ -46,6 +46,7 @@ impl AnalyzerRule for SparkLiterals {
                 })?;
                 plan.map_data(|plan| match plan {
                     LogicalPlan::Values(values) => common_types::of_values(values),
+                    LogicalPlan::Join(join) => set_operations::with_meaning(join),
                     plan => Ok(plan),
                 })
             }

@@ -97,9 +97,21 @@ impl TimePattern {
 
     /// Reads a timestamp, in microseconds; `None` if `text` does not follow the pattern.
     pub fn read(&self, text: &str) -> Option<i64> {
+        self.fields(text)?.resolve()
+    }
+
+    /// Reads what a clock showed, whatever zone stands beside it.
+    pub fn read_clock(&self, text: &str) -> Option<i64> {
+        let fields = self.fields(text)?;
+        // A text with a zone that there is not is none of a time.
+        fields.clone().resolve()?;
+        Fields { zone: None, ..fields }.resolve()
+    }
+
+    fn fields(&self, text: &str) -> Option<Fields> {
         let mut fields = Fields::default();
         let rest = read_items(&self.items, text, &mut fields)?;
-        if rest.is_empty() { fields.resolve() } else { None }
+        rest.is_empty().then_some(fields)
     }
 }
 

@@ -1,18 +1,37 @@
 //! `timestampadd` and `timestampdiff`, whose unit is text by now.
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use arrow::datatypes::{DataType, Int64Type, TimestampMicrosecondType};
+use datafusion::common::{Result, exec_datafusion_err, exec_err, plan_err};
 
 use super::define::{Arguments, Function, Param, returns_long};
+use crate::types::spark_type;
 use crate::values::time_units::{TIME_ADD, TIME_DIFFERENCE, TimeUnit, added, between, unit_of};
 
-use Param::{AnyTime, Long, Text};
+use Param::{EventTime, Long, Text};
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    Function::new(TIME_ADD, &[Text, Long, AnyTime], |args| Ok(args[2].clone()), time_add),
-    Function::new(TIME_DIFFERENCE, &[Text, AnyTime, AnyTime], returns_long, time_difference),
+    Function::new(TIME_ADD, &[Text, Long, EventTime], |args| time(&args[2]), time_add),
+    Function::new(
+        TIME_DIFFERENCE,
+        &[Text, EventTime, EventTime],
+        |args| {
+            time(&args[1])?;
+            time(&args[2])?;
+            returns_long(args)
+        },
+        time_difference,
+    ),
 ];
+
+/// # Errors
+/// The type is not that of a time: a number is none here, although a cast makes a time of it.
+fn time(given: &DataType) -> Result<DataType> {
+    match given {
+        DataType::Timestamp(..) => Ok(given.clone()),
+        other => plan_err!("expected a TIMESTAMP, found {}", spark_type(other)),
+    }
+}
 
 fn unit(args: &Arguments, row: usize) -> Result<TimeUnit> {
     let name = args.text(0).get(row).unwrap_or_default();

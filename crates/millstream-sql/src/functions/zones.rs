@@ -1,7 +1,8 @@
-//! `to_utc_timestamp` and `from_utc_timestamp`: the clock of a zone, shown as if it were UTC's.
+//! `to_utc_timestamp`, `from_utc_timestamp` and `convert_timezone`: the clock of a zone, shown as
+//! if it were that of another one.
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 
 use super::define::{Arguments, Function, Param, returns_timestamp};
@@ -17,6 +18,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("from_utc_timestamp", &[Timestamp, Text], returns_timestamp, |args| {
         moved(args, |us, zone| Some(us.checked_add(zone_offset_of_utc_us(zone, us)?)))
     }),
+    Function::new(
+        "convert_timezone",
+        &[Text, Text, Timestamp],
+        |_| Ok(DataType::Timestamp(TimeUnit::Microsecond, None)),
+        converted,
+    ),
 ];
 
 /// Times moved by what `by` makes of them and a zone: none where there is no such zone.
@@ -28,6 +35,30 @@ fn moved(args: &Arguments, by: fn(i64, &str) -> Option<Option<i64>>) -> Result<A
             Some(Some(us)) => Ok(Some(us)),
             Some(None) => exec_err!("a time in the zone '{zone}' is beyond what a TIMESTAMP holds"),
             None => Err(unknown(zone)),
+        }
+    })
+}
+
+/// The clock of the zone argument 1 where that of argument 0 shows argument 2.
+fn converted(args: &Arguments) -> Result<ArrayRef> {
+    let (sources, targets, times) = (args.text(0), args.text(1), args.timestamp(2));
+    args.primitives::<TimestampMicrosecondType>(|row| {
+        let (Some(source), Some(target), Some(us)) =
+            (sources.get(row), targets.get(row), times.get(row))
+        else {
+            return Ok(None);
+        };
+        let from = zone_offset_us(long_name(source), us).ok_or_else(|| unknown(source))?;
+        let utc = us.checked_sub(from);
+        let to = match utc {
+            Some(utc) => {
+                zone_offset_of_utc_us(long_name(target), utc).ok_or_else(|| unknown(target))?
+            }
+            None => 0,
+        };
+        match utc.and_then(|utc| utc.checked_add(to)) {
+            Some(us) => Ok(Some(us)),
+            None => exec_err!("a time in the zone '{target}' is beyond what a TIMESTAMP holds"),
         }
     })
 }

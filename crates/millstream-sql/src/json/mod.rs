@@ -22,6 +22,6 @@ pub use decode::{
     DecodeOptions, Decoded, Decoder, MalformedRecord, ParseMode, UnsupportedSchema, Values,
 };
 pub use encode::{EncodeOptions, UnsupportedType, check, encode, plain_texts, row};
-pub(crate) use path::{Path, array_length, object_keys};
+pub(crate) use path::{Path, array_length, member, object_keys};
 pub(crate) use scalar::parse_decimal;
 pub use scan::Problem;

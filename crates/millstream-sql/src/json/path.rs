@@ -88,6 +88,21 @@ pub(crate) fn object_keys(document: &str) -> Option<Vec<String>> {
     Some(Members::new(document, root).map(|(name, _)| key(name)).collect())
 }
 
+/// Writes the last member of an object that is called `key` and is not null; false if there is
+/// none.
+pub(crate) fn member(document: &str, key: &str, out: &mut String) -> bool {
+    let Ok(root) = scan::record(document.as_bytes()) else { return false };
+    if root.kind != Kind::Object {
+        return false;
+    }
+    let mut scratch = String::new();
+    let members = Members::new(document, root);
+    let found = members.filter(|(name, value)| {
+        value.kind != Kind::Null && key_text(document, *name, &mut scratch) == key
+    });
+    found.last().is_some_and(|(_, value)| one(document, value, out))
+}
+
 fn follow(document: &str, value: Span, steps: &[Step], matches: &mut Vec<Span>) {
     let Some((step, rest)) = steps.split_first() else {
         return matches.push(value);

@@ -1,10 +1,11 @@
-//! LATERAL subqueries as joins.
+//! LATERAL subqueries as joins, where the rows before them need to be read only once.
 //!
 //! DataFusion plans `FROM l, LATERAL (SELECT ...)` as a join whose right side names columns of the
-//! left, and has a rule for those whose WHERE does so. Here the operators of the right side are
-//! computed over the left's rows instead: `l` joined with what the subquery reads, then its
-//! conditions, then its columns. That is done for projections, conditions, inner joins and UNNEST;
-//! what has other operators stays for DataFusion's rule.
+//! left. Here the operators of the right side are computed over the left's rows instead: `l` joined
+//! with what the subquery reads, then its conditions, then its columns. That is done for
+//! projections, conditions, inner joins and UNNEST, so that a chain of such subqueries is as long
+//! as its text; what has other operators stays for [`super::subqueries`], which read the left side
+//! twice.
 //!
 //! The subquery's columns get names of their own on the way, so that none of them can be taken for
 //! a column of the left side.

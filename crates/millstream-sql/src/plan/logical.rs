@@ -7,9 +7,10 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DataFusionStatement;
 use futures::FutureExt;
 
-use super::{blame, lateral, windows};
+use super::{blame, checks, grouping_sets, lateral, subqueries, windows};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::functions::literals;
+use crate::functions::only_row::only_row;
 use crate::plan::optimize;
 use crate::query::prepared::{PreparedQuery, STREAM_PREFIX};
 
@@ -61,7 +62,10 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     let plan = state.statement_to_plan(statement).now_or_never().unwrap_or_else(|| {
         Err(DataFusionError::Internal("a table's provider was not registered in memory".into()))
     })?;
-    let plan = optimize::analyze(state, lateral::lower(plan)?)?;
+    checks::check(&plan)?;
+    let plan = subqueries::joined(lateral::lower(plan)?, only_row(), reads_stream)?;
+    let plan = optimize::analyze(state, plan)?;
+    let plan = grouping_sets::without_empty(plan, reads_stream)?;
     windows::lower(plan, reads_stream)
 }
 

@@ -1,16 +1,21 @@
 //! From a query that was read to DataFusion's logical plan, with Spark's types and meaning.
 //!
-//! [`logical`] plans the query against registered tables, [`windows`] makes columns of its windows
-//! of time, and [`project`] fits its columns to those of a sink. [`optimize`] makes a plan ready to
-//! run, [`short_circuit`] its conditions. [`row_test`] holds a condition against rows at hand. What
-//! DataFusion refuses is said in the words of the text ([`blame`]).
+//! [`logical`] plans the query against registered tables: it refuses what Spark refuses
+//! ([`checks`]), makes joins of subqueries ([`lateral`], [`subqueries`]), and columns of windows of
+//! time ([`windows`]); [`grouping_sets`] have no rows without rows. [`project`] fits the columns to
+//! those of a sink. [`optimize`] makes a plan ready to run, [`short_circuit`] its conditions.
+//! [`row_test`] holds a condition against rows at hand. What DataFusion refuses is said in the
+//! words of the text ([`blame`]).
 
 pub mod blame;
+mod checks;
 pub mod condition;
+mod grouping_sets;
 mod lateral;
 pub mod logical;
 pub mod optimize;
 pub mod project;
 pub mod row_test;
 pub mod short_circuit;
+mod subqueries;
 pub mod windows;

@@ -3,7 +3,7 @@
 //! - `count_if(c)` counts where `c` is true; `count(DISTINCT a, b)` counts pairs;
 //! - the second argument of `first`, `last` and `any_value` says IGNORE NULLS;
 //! - `listagg` needs no delimiter, joins texts, and has its order in WITHIN GROUP;
-//! - `approx_count_distinct` and `regr_count` give a BIGINT.
+//! - `approx_count_distinct`, `regr_count` and `grouping_id` give a BIGINT, `grouping` a TINYINT.
 
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CaseWhen, CastKind, DuplicateTreatment, Expr, Function,
@@ -23,6 +23,7 @@ const RSD_LEAST: f64 = 0.0082;
 pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
     let Expr::Function(function) = expr else { return Ok(()) };
     let args: Vec<Expr> = arguments(function).cloned().collect();
+    named_for_frames(function);
     match (function_name(function).as_str(), args.as_slice()) {
         ("count_if", [condition]) => {
             rename(function, "count", vec![one_if(condition.clone())]);
@@ -55,6 +56,16 @@ pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
             rename(function, "approx_distinct", vec![value.clone()]);
             *expr = cast(expr.clone(), ast::DataType::BigInt(None));
         }
+        ("grouping", [_]) if !function.name.to_string().starts_with('`') => {
+            quote(function);
+            *expr = cast(expr.clone(), ast::DataType::TinyInt(None));
+        }
+        ("grouping_id", [_, ..]) => {
+            rename(function, "grouping", args);
+            quote(function);
+            *expr = cast(expr.clone(), ast::DataType::BigInt(None));
+        }
+        ("mode", [_, rest @ ..]) => check_mode(lexed, function, rest)?,
         ("regr_count", _) if !function.name.to_string().starts_with('`') => {
             // The quotation marks show that the call has been rewritten already.
             quote(function);
@@ -63,6 +74,20 @@ pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
         _ => {}
     }
     Ok(())
+}
+
+/// Over frames DataFusion has `first_value` and `last_value` alone.
+fn named_for_frames(function: &mut Function) {
+    let name = match function_name(function).as_str() {
+        "first" | "any_value" => "first_value",
+        "last" => "last_value",
+        _ => return,
+    };
+    if function.over.is_some()
+        && let Expr::Function(other) = call(name, Vec::new(), function.name.0[0].span())
+    {
+        function.name = other.name;
+    }
 }
 
 fn wrong(lexed: &Lexed, at: &Expr, message: &str) -> Diagnostic {
@@ -152,6 +177,19 @@ fn order_within(function: &mut Function) {
     let order = std::mem::take(&mut function.within_group);
     if let (FunctionArguments::List(list), false) = (&mut function.args, order.is_empty()) {
         list.clauses.push(FunctionArgumentClause::OrderBy(order));
+    }
+}
+
+/// `mode(x)` and `mode(x, true)`.
+fn check_mode(lexed: &Lexed, function: &Function, rest: &[Expr]) -> Result<(), Diagnostic> {
+    if is_distinct(function) {
+        let message = "`mode` of DISTINCT values has no meaning: each occurs once";
+        let span = lexed.span(function.name.span());
+        return Err(Diagnostic { span, ..Diagnostic::nowhere(message) });
+    }
+    match rest.iter().find(|argument| boolean(argument).is_none()) {
+        Some(other) => Err(wrong(lexed, other, "the second argument of `mode` is true or false")),
+        None => Ok(()),
     }
 }
 

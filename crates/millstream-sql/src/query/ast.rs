@@ -18,6 +18,25 @@ pub(crate) fn arguments(function: &Function) -> impl Iterator<Item = &Expr> {
     })
 }
 
+/// The plain arguments of a call, to be changed.
+pub(crate) fn arguments_mut(function: &mut Function) -> impl Iterator<Item = &mut Expr> {
+    let args = match &mut function.args {
+        FunctionArguments::List(list) => list.args.as_mut_slice(),
+        _ => &mut [],
+    };
+    args.iter_mut().filter_map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    })
+}
+
+/// Replaces an expression by the result of `make`.
+pub(crate) fn take(expr: &mut Expr, make: impl FnOnce(Expr) -> Expr) {
+    let null = Expr::Value(ValueWithSpan { value: Value::Null, span: tokenizer::Span::empty() });
+    let before = std::mem::replace(expr, null);
+    *expr = make(before);
+}
+
 pub(crate) fn function_name(function: &Function) -> String {
     one_part(&function.name).unwrap_or_default().to_lowercase()
 }
@@ -29,13 +48,9 @@ const GENERATORS: &[&str] = &[
     "posexplode_outer",
     "inline",
     "inline_outer",
+    "json_tuple",
     "stack",
 ];
-
-/// True for the name, in lower case, of a function that makes several rows of one.
-pub(crate) fn is_generator(name: &str) -> bool {
-    GENERATORS.contains(&name)
-}
 
 /// The name of a function that makes several rows of one.
 pub(crate) fn generator_name(function: &Function) -> Option<String> {

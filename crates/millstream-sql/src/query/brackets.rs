@@ -1,4 +1,4 @@
-//! Which parentheses of a text hold a query, so that sqlparser need not find them by trial.
+//! Which parentheses hold a query, told from the tokens alone.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -13,6 +13,7 @@ pub(super) struct Brackets {
 }
 
 impl Brackets {
+    /// Those of `ranges`.
     pub(super) fn of(lexed: &Lexed, ranges: &[Range<usize>]) -> Self {
         let (mut open, mut queries) = (Vec::new(), HashSet::new());
         for at in ranges.iter().cloned().flatten() {
@@ -39,6 +40,7 @@ impl Brackets {
         Self { queries }
     }
 
+    /// Whether the token at `open` opens such a pair.
     pub(super) fn is_query(&self, open: usize) -> bool {
         self.queries.contains(&open)
     }

@@ -1,12 +1,14 @@
-//! Forms of casts and of constants that have the shape of something else: `int(x)` is a cast, and
-//! `current_date` without parentheses may be a column.
+//! Forms of casts and of constants that have the shape of something else: `int(x)` is a cast, a
+//! whole number is an INT, and `current_date` without parentheses may be a column.
 
 use datafusion::sql::sqlparser::ast::{
     self, CastKind, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart, Spanned,
     UnaryOperator, Value, ValueWithSpan,
 };
 
-use super::ast::{arguments, call, function_name};
+use super::ast::{arguments, call, function_name, take};
+use crate::diagnostic::Diagnostic;
+use crate::syntax::lexer::Lexed;
 
 /// The types that can be called.
 const TYPES: [&str; 12] = [
@@ -26,27 +28,51 @@ const TYPES: [&str; 12] = [
 
 /// The only argument of a call of a type, which is a cast.
 pub(crate) fn cast_argument(function: &Function) -> Option<&Expr> {
-    let name = function_name(function);
     let mut args = arguments(function);
     let first = args.next()?;
-    let is_cast = TYPES.contains(&name.as_str()) && args.next().is_none();
-    (is_cast && function.over.is_none() && function.filter.is_none()).then_some(first)
+    let is_cast = is_type(function) && args.next().is_none() && is_plain(function);
+    is_cast.then_some(first)
 }
 
-/// `int(x)` as a cast.
-pub(crate) fn cast_call(expr: Expr) -> Expr {
-    let Expr::Function(function) = &expr else { return expr };
-    let Some(argument) = cast_argument(function) else { return expr };
-    let span = expr.span();
-    let name = Ident::with_span(span, function_name(function).to_uppercase());
+fn is_type(function: &Function) -> bool {
+    TYPES.contains(&function_name(function).as_str())
+}
+
+/// Whether a call is nothing but a name and arguments.
+fn is_plain(function: &Function) -> bool {
+    let FunctionArguments::List(list) = &function.args else { return false };
+    list.duplicate_treatment.is_none()
+        && list.clauses.is_empty()
+        && function.over.is_none()
+        && function.filter.is_none()
+        && function.within_group.is_empty()
+}
+
+/// Rewrites `int(x)` to a cast.
+pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
+    let Expr::Function(function) = &*expr else { return Ok(()) };
+    // A word without parentheses may be a column.
+    if !is_type(function) || matches!(function.args, FunctionArguments::None) {
+        return Ok(());
+    }
+    let name = function_name(function);
+    let Some(argument) = cast_argument(function) else {
+        let given = arguments(function).count();
+        let message = format!("`{name}` takes 1 argument, and nothing else; it got {given}");
+        let help = format!("write CAST(x AS {})", name.to_uppercase());
+        let span = lexed.span(function.name.span());
+        return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
+    };
+    let name = Ident::with_span(expr.span(), name.to_uppercase());
     let name = ObjectName(vec![ObjectNamePart::Identifier(name)]);
-    Expr::Cast {
+    *expr = Expr::Cast {
         kind: CastKind::Cast,
         expr: Box::new(argument.clone()),
         data_type: ast::DataType::Custom(name, Vec::new()),
         array: false,
         format: None,
-    }
+    };
+    Ok(())
 }
 
 /// The name of a function that stands there without parentheses, and so may be a column.
@@ -70,4 +96,26 @@ pub(crate) fn positive(expr: Expr) -> Expr {
 
 fn is_number(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(ValueWithSpan { value: Value::Number(..), .. }))
+}
+
+/// A whole number that fits is an INT in Spark; DataFusion makes it a BIGINT.
+///
+/// Only where the number's type is the result's: elsewhere (`LIMIT 1`, `GROUP BY 1`, a position in
+/// a string) a number must stay a plain literal.
+pub(super) fn as_int(expr: &mut Expr) {
+    let digits = match &*expr {
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => expr.as_ref(),
+        other => other,
+    };
+    if let Expr::Value(ValueWithSpan { value: Value::Number(digits, false), .. }) = digits
+        && digits.parse::<i32>().is_ok()
+    {
+        take(expr, |number| Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(number),
+            data_type: ast::DataType::Int(None),
+            array: false,
+            format: None,
+        });
+    }
 }

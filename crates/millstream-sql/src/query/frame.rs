@@ -23,6 +23,17 @@ pub(crate) struct Relation {
     pub(crate) within: Option<String>,
 }
 
+/// A column that a name alone, or `*`, stands for.
+#[derive(Clone, Debug)]
+pub(crate) struct Visible {
+    /// Its name and type.
+    pub(crate) column: Column,
+    /// What it is.
+    pub(crate) value: Expr,
+    /// Whether a join has made it of two.
+    pub(crate) is_merged: bool,
+}
+
 /// What one part of a query sees.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Frame {
@@ -33,6 +44,10 @@ pub(crate) struct Frame {
     pub(crate) result_first: bool,
     /// Columns that joins merge; `None` where the text does not determine them (NATURAL JOIN).
     pub(crate) merged: Option<Vec<String>>,
+    /// What names and `*` stand for, where joins make columns that DataFusion would not.
+    pub(crate) visible: Option<Vec<Visible>>,
+    /// What the block groups by, where that is several sets of columns.
+    pub(crate) grouping: Option<Vec<Expr>>,
     /// The window of event time that the block groups by, as a call.
     pub(crate) window: Option<Expr>,
 }
@@ -113,6 +128,12 @@ impl Frame {
             0 | 1 => Vec::new(),
             _ => having.iter().filter_map(|relation| relation.name.clone()).collect(),
         }
+    }
+
+    /// What a column that a join has made of two stands for.
+    pub(crate) fn merged_value(&self, name: &str) -> Option<&Expr> {
+        let is_meant = |one: &&Visible| one.is_merged && one.column.name.eq_ignore_ascii_case(name);
+        self.visible.iter().flatten().find(is_meant).map(|one| &one.value)
     }
 
     /// The alias of the SELECT list called `name`, whatever its case.

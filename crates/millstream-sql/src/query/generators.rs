@@ -1,5 +1,5 @@
 //! Functions that make several rows of one: `explode`, `posexplode`, `inline`, `stack`, and their
-//! `_outer` forms.
+//! `_outer` forms; and `json_tuple`, which makes several columns.
 //!
 //! All become DataFusion's `unnest` of an array. Where a generator has several columns the array is
 //! one of structs, unnested once, and each column takes its part: `explode(m) AS (k, v)` becomes
@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, Ident, SelectItem, Spanned, Value, ValueWithSpan,
 };
 
-use super::ast::{arguments, call, generator_name, quoted_ident, text};
+use super::ast::{arguments, call, function_name, generator_name, quoted_ident, text};
 use super::frame::{Column, Frame};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
@@ -48,7 +48,7 @@ pub(crate) fn items(
         ..Diagnostic::nowhere(message).help(help)
     };
     let Expr::Function(function) = expr else { return Ok(Vec::new()) };
-    let name = generator_name(function).unwrap_or_default();
+    let name = function_name(function);
     let generator = read(frame, &name, function, names).map_err(refused)?;
     let unnest = if generator.outer { "unnest_outer" } else { "unnest" };
     let array = array(&generator);
@@ -89,8 +89,16 @@ fn read<'a>(
     let args: Vec<&Expr> = arguments(function).collect();
     let mut columns = match (name, args.as_slice()) {
         ("stack", [rows, values @ ..]) => stacked(frame, rows, values)?,
-        ("stack", _) | (_, [] | [_, _, ..]) => {
-            let example = if name == "stack" { "stack(2, a, b)" } else { "one argument" };
+        ("json_tuple", [_, keys @ ..]) if !keys.is_empty() => {
+            let texts = (0..keys.len()).map(|at| format!("c{at}"));
+            texts.map(|name| column(&name, Some(DataType::Utf8))).collect()
+        }
+        ("stack" | "json_tuple", _) | (_, [] | [_, _, ..]) => {
+            let example = match name {
+                "stack" => "stack(2, a, b)",
+                "json_tuple" => "a text and keys: json_tuple(text, 'a', 'b')",
+                _ => "one argument",
+            };
             return Err((format!("`{name}` takes {example}"), String::new()));
         }
         (name, [of]) => of_array(name, frame.data_type(of), names)?,
@@ -140,6 +148,10 @@ fn of_array(
                 "name them: inline(x) AS (a, b)".to_owned(),
             )),
         };
+    }
+    if let Some(DataType::Struct(_)) = of {
+        let message = format!("`{generator}` takes an ARRAY or a MAP, and this is a STRUCT");
+        return Err((message, "write inline(array(s)) for its fields as columns".to_owned()));
     }
     let positions = usize::from(generator == "posexplode");
     let is_map = match &of {
@@ -196,6 +208,14 @@ fn array(generator: &Generator<'_>) -> Option<Expr> {
         ("explode", _) => of_first("entries_of"),
         ("posexplode", _) => of_first("positions_of"),
         ("inline", _) => Some((*first).clone()),
+        ("json_tuple", _) => {
+            let members = generator.args[1..].iter().enumerate().flat_map(|(at, &key)| {
+                let member = call("json_member", vec![(*first).clone(), key.clone()], span);
+                [text(format!("c{at}"), span), member]
+            });
+            let row = call("named_struct", members.collect(), span);
+            Some(call("array", vec![row], span))
+        }
         _ => {
             let width = generator.columns.len();
             let null = Expr::Value(ValueWithSpan { value: Value::Null, span });

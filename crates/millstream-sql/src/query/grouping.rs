@@ -1,22 +1,219 @@
-//! `GROUP BY a, b WITH ROLLUP` as `GROUP BY ROLLUP(a, b)`, which is how DataFusion reads it, and
-//! `GROUP BY a, b GROUPING SETS (a, b)` as `GROUP BY GROUPING SETS (a, b)`.
+//! GROUP BY with several sets of columns, in the form in which DataFusion reads it.
+//!
+//! `GROUP BY a, b WITH ROLLUP` becomes `GROUP BY ROLLUP(a, b)`, and `GROUP BY a, b GROUPING SETS
+//! (...)` the sets alone. Numbers and aliases in a set become what they stand for.
 
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, GroupByWithModifier, Select};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, GroupByExpr, GroupByWithModifier, Ident, Select, SelectItem,
+    Spanned, Value, ValueWithSpan,
+};
 
-/// Puts what WITH ROLLUP, WITH CUBE and GROUPING SETS say into the grouping itself. A key that is
-/// in no set cannot be selected then; in Spark it is NULL.
-pub(crate) fn modifiers_into_sets(select: &mut Select) {
-    let GroupByExpr::Expressions(groups, modifiers) = &mut select.group_by else { return };
-    if let [GroupByWithModifier::GroupingSets(sets)] = modifiers.as_slice() {
-        *groups = vec![sets.clone()];
-        return modifiers.clear();
+use super::ast::{arguments, call, function_name, item_expr};
+use super::frame::Frame;
+use crate::diagnostic::Diagnostic;
+use crate::syntax::lexer::Lexed;
+
+/// The most columns or groups of columns of a CUBE that is spelled out.
+const CUBE_MAX: usize = 12;
+
+/// Puts what WITH ROLLUP, WITH CUBE and GROUPING SETS say into the grouping itself.
+pub(crate) fn modifiers_into_sets(
+    lexed: &Lexed,
+    select: &mut Select,
+    frame: &Frame,
+) -> Result<(), Diagnostic> {
+    let items = select.projection.clone();
+    let GroupByExpr::Expressions(groups, modifiers) = &mut select.group_by else { return Ok(()) };
+    let mut missing = None;
+    match modifiers.as_slice() {
+        [GroupByWithModifier::Rollup] => {
+            let columns = std::mem::take(groups).into_iter().map(|group| vec![group]);
+            groups.push(Expr::Rollup(columns.collect()));
+        }
+        [GroupByWithModifier::Cube] => {
+            let columns = std::mem::take(groups).into_iter().map(|group| vec![group]);
+            groups.push(Expr::Cube(columns.collect()));
+        }
+        [GroupByWithModifier::GroupingSets(Expr::GroupingSets(sets))] => {
+            let mut sets = sets.clone();
+            let meant = |expr: &Expr| meant(lexed, &items, frame, expr);
+            let all = groups.iter().map(meant).collect::<Result<Vec<_>, _>>()?;
+            for expr in sets.iter_mut().flatten() {
+                *expr = meant(expr)?;
+            }
+            let is_in_a_set = |one: &&Expr| sets.iter().flatten().any(|other| is_same(one, other));
+            missing = all.iter().find(|one| !is_in_a_set(one)).cloned();
+            if missing.is_some() {
+                sets.push(all);
+            }
+            *groups = vec![Expr::GroupingSets(sets)];
+        }
+        _ => {}
     }
-    let into_sets = match modifiers.as_slice() {
-        [GroupByWithModifier::Rollup] => Expr::Rollup,
-        [GroupByWithModifier::Cube] => Expr::Cube,
+    modifiers.retain(|modifier| matches!(modifier, GroupByWithModifier::Totals));
+    for group in groups.iter_mut() {
+        let (Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets)) = group else {
+            continue;
+        };
+        for expr in sets.iter_mut().flatten() {
+            *expr = meant(lexed, &items, frame, expr)?;
+        }
+        spell_out(group);
+    }
+    // A column in no set is NULL in all rows. DataFusion knows only those in sets, so there is one
+    // more set with all of them, whose rows are left out.
+    if let Some(missing) = missing {
+        let is_left_out = call("grouping", vec![missing], select.select_token.0.span);
+        let one = Expr::Value(ValueWithSpan {
+            value: Value::Number("1".to_owned(), false),
+            span: select.select_token.0.span,
+        });
+        let kept = binary(is_left_out, BinaryOperator::Eq, one);
+        select.having = Some(match select.having.take() {
+            Some(having) => binary(kept, BinaryOperator::And, Expr::Nested(Box::new(having))),
+            None => kept,
+        });
+    }
+    Ok(())
+}
+
+fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
+}
+
+fn is_same(one: &Expr, other: &Expr) -> bool {
+    one.to_string().eq_ignore_ascii_case(&other.to_string())
+}
+
+/// What a number or an alias in a set stands for.
+fn meant(
+    lexed: &Lexed,
+    items: &[SelectItem],
+    frame: &Frame,
+    expr: &Expr,
+) -> Result<Expr, Diagnostic> {
+    match expr {
+        Expr::Nested(inner) => meant(lexed, items, frame, inner),
+        Expr::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) => {
+            let number = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+            let item = number.and_then(|at| items.get(at)).and_then(item_expr);
+            item.cloned().ok_or_else(|| {
+                let message = format!("GROUP BY position {digits} is not in the SELECT list");
+                let help = format!("it has {} items", items.len());
+                let diagnostic = Diagnostic::nowhere(message).help(help);
+                Diagnostic { span: lexed.span(expr.span()), ..diagnostic }
+            })
+        }
+        Expr::Identifier(name) if frame.resolve(std::slice::from_ref(name)).is_none() => {
+            let aliased = items.iter().find_map(|item| match item {
+                SelectItem::ExprWithAlias { expr, alias }
+                    if alias.value.eq_ignore_ascii_case(&name.value) =>
+                {
+                    Some(expr.clone())
+                }
+                _ => None,
+            });
+            Ok(aliased.unwrap_or_else(|| expr.clone()))
+        }
+        other => Ok(other.clone()),
+    }
+}
+
+/// ROLLUP and CUBE of groups of columns, which DataFusion does not read, as their sets.
+fn spell_out(group: &mut Expr) {
+    let sets = match group {
+        Expr::Rollup(parts) if has_groups(parts) => {
+            (0..=parts.len()).rev().map(|length| joined(&parts[..length])).collect()
+        }
+        Expr::Cube(parts) if has_groups(parts) && parts.len() <= CUBE_MAX => {
+            let all = (0..1_usize << parts.len()).rev();
+            let chosen = all.map(|bits| {
+                let parts = parts.iter().enumerate();
+                let chosen = parts.filter(|(at, _)| bits & (1 << at) != 0);
+                joined(&chosen.map(|(_, part)| part.clone()).collect::<Vec<_>>())
+            });
+            chosen.collect()
+        }
         _ => return,
     };
-    modifiers.clear();
-    let columns = std::mem::take(groups).into_iter().map(|group| vec![group]);
-    groups.push(into_sets(columns.collect()));
+    *group = Expr::GroupingSets(sets);
+}
+
+fn has_groups(parts: &[Vec<Expr>]) -> bool {
+    // Spark reads no empty group here.
+    parts.iter().any(|part| part.len() > 1) && !parts.iter().any(Vec::is_empty)
+}
+
+/// The columns of several groups, each once.
+fn joined(parts: &[Vec<Expr>]) -> Vec<Expr> {
+    let mut all: Vec<Expr> = Vec::new();
+    for expr in parts.iter().flatten() {
+        if !all.iter().any(|known| is_same(known, expr)) {
+            all.push(expr.clone());
+        }
+    }
+    all
+}
+
+/// What a query block with several sets groups by, in the order of the text; `None` for other
+/// blocks.
+pub(crate) fn columns(select: &Select) -> Option<Vec<Expr>> {
+    let GroupByExpr::Expressions(groups, modifiers) = &select.group_by else { return None };
+    let is_set =
+        |expr: &Expr| matches!(expr, Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_));
+    if modifiers.is_empty() && !groups.iter().any(is_set) {
+        return None;
+    }
+    let of = |expr: &Expr| match expr {
+        Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) => joined(sets),
+        other => vec![other.clone()],
+    };
+    Some(joined(&groups.iter().map(of).collect::<Vec<_>>()))
+}
+
+/// Checks `grouping` and `grouping_id`, and gives the latter its columns if it has none.
+pub(crate) fn check_call(
+    lexed: &Lexed,
+    frame: &Frame,
+    function: &mut Function,
+) -> Result<(), Diagnostic> {
+    let name = function_name(function);
+    if !matches!(name.as_str(), "grouping" | "grouping_id") {
+        return Ok(());
+    }
+    let span = function.name.0[0].span();
+    let Some(columns) = &frame.grouping else {
+        let message = format!("`{name}` is for GROUP BY with GROUPING SETS, ROLLUP or CUBE");
+        let diagnostic = Diagnostic::nowhere(message);
+        return Err(Diagnostic { span: lexed.span(span), ..diagnostic });
+    };
+    if name == "grouping_id"
+        && arguments(function).next().is_none()
+        && let Expr::Function(with) = call("grouping_id", columns.clone(), span)
+    {
+        function.args = with.args;
+    }
+    Ok(())
+}
+
+/// `grouping__id` is a name of `grouping_id()`, unless something else is called so.
+pub(crate) fn named_id(frame: &Frame, expr: &mut Expr) {
+    let Expr::Identifier(name) = expr else { return };
+    if is_id(frame, name) {
+        *expr = call("grouping_id", Vec::new(), name.span);
+    }
+}
+
+/// Whether `name` is `grouping__id`.
+pub(crate) fn is_id(frame: &Frame, name: &Ident) -> bool {
+    name.value.eq_ignore_ascii_case("grouping__id")
+        && frame.grouping.is_some()
+        && frame.resolve(std::slice::from_ref(name)).is_none()
+}
+
+impl Frame {
+    /// Whether a name becomes another expression.
+    pub(crate) fn stands_for_other(&self, name: &Ident) -> bool {
+        self.merged_value(&name.value).is_some() || is_id(self, name)
+    }
 }

@@ -4,14 +4,14 @@
 //! and `v.c` becomes `t.c`.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, GroupByExpr, Ident, LateralView, ObjectName, ObjectNamePart, Query, Select,
-    SelectFlavor, SelectItem, SetExpr, Spanned, TableFactor, TableWithJoins,
-    WildcardAdditionalOptions, helpers::attached_token::AttachedToken,
+    Expr, Function, Ident, LateralView, ObjectName, ObjectNamePart, Select, SelectItem, Spanned,
+    TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
 use super::ast::{generator_name, plain_alias, quoted_ident};
 use super::frame::Frame;
 use super::generators;
+use super::rows::query_of;
 use super::scope::lateral_relation;
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
@@ -78,45 +78,4 @@ fn outer(expr: Expr) -> Expr {
     let ident = Ident { value, quote_style: None, span };
     let name = ObjectName(vec![ObjectNamePart::Identifier(ident)]);
     Expr::Function(Function { name, ..function })
-}
-
-pub(crate) fn query_of(projection: Vec<SelectItem>, from: Vec<TableWithJoins>) -> Query {
-    let select = Select {
-        select_token: AttachedToken::empty(),
-        optimizer_hints: Vec::new(),
-        distinct: None,
-        select_modifiers: None,
-        top: None,
-        top_before_distinct: false,
-        projection,
-        exclude: None,
-        into: None,
-        from,
-        lateral_views: Vec::new(),
-        prewhere: None,
-        selection: None,
-        connect_by: Vec::new(),
-        group_by: GroupByExpr::Expressions(Vec::new(), Vec::new()),
-        cluster_by: Vec::new(),
-        distribute_by: Vec::new(),
-        sort_by: Vec::new(),
-        having: None,
-        named_window: Vec::new(),
-        qualify: None,
-        window_before_qualify: false,
-        value_table_mode: None,
-        flavor: SelectFlavor::Standard,
-    };
-    Query {
-        with: None,
-        body: Box::new(SetExpr::Select(Box::new(select))),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
-    }
 }

@@ -1,50 +1,29 @@
 //! LATERAL subqueries: which those are, and what they see.
 //!
 //! `streams` puts LATERAL before every subquery in FROM, so that sqlparser need not find them by
-//! trial; a query's own is remembered by where its subquery begins.
-
-use std::collections::HashSet;
-use std::ops::ControlFlow;
+//! trial; a query's own is remembered by where its subquery begins ([`beginning`]).
 
 use datafusion::sql::sqlparser::ast::{
     Expr, ObjectName, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins,
-    VisitMut, VisitorMut, WildcardAdditionalOptions,
+    WildcardAdditionalOptions,
 };
-use datafusion::sql::sqlparser::tokenizer::{Location, Span};
+use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::ast::{one_part, plain_alias, quoted_ident};
 use super::frame::Frame;
-use super::scope::excepts;
-
-/// Leaves LATERAL before the subqueries of `query` that begin at one of these places.
-pub(crate) fn keep(query: &mut Query, places: &HashSet<Location>) {
-    let _: ControlFlow<()> = VisitMut::visit(query, &mut Keep(places));
-}
-
-struct Keep<'a>(&'a HashSet<Location>);
-
-impl VisitorMut for Keep<'_> {
-    type Break = ();
-
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        if let TableFactor::Derived { lateral, subquery, .. } = factor {
-            *lateral = beginning(subquery).is_some_and(|place| self.0.contains(&place));
-        }
-        ControlFlow::Continue(())
-    }
-}
+use super::wildcards::excepts;
 
 /// Where the first word of a query stands; the brackets before it are no part of the tree.
-fn beginning(query: &Query) -> Option<Location> {
+pub(crate) fn beginning(query: &Query) -> Option<Span> {
     match &query.with {
-        Some(with) => Some(with.with_token.0.span.start),
+        Some(with) => Some(with.with_token.0.span),
         None => beginning_of_body(&query.body),
     }
 }
 
-fn beginning_of_body(body: &SetExpr) -> Option<Location> {
+fn beginning_of_body(body: &SetExpr) -> Option<Span> {
     match body {
-        SetExpr::Select(select) => Some(select.select_token.0.span.start),
+        SetExpr::Select(select) => Some(select.select_token.0.span),
         SetExpr::Query(query) => beginning(query),
         SetExpr::SetOperation { left, .. } => beginning_of_body(left),
         _ => None,
@@ -103,5 +82,5 @@ pub(crate) fn name_subqueries(select: &mut Select) {
 }
 
 fn unnamed(number: usize) -> TableAlias {
-    plain_alias(quoted_ident(format!("__subquery_{number}"), Span::empty()))
+    plain_alias(quoted_ident(format!("__relation_{number}"), Span::empty()))
 }

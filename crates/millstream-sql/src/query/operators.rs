@@ -1,10 +1,11 @@
 //! Spark's operators that DataFusion has as calls, and the other way round.
 
 use datafusion::sql::sqlparser::ast::{
-    CaseWhen, CeilFloorKind, Expr, Spanned, UnaryOperator, helpers::attached_token::AttachedToken,
+    BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, Expr, Spanned, UnaryOperator,
+    Value, helpers::attached_token::AttachedToken,
 };
 
-use super::ast::{arguments, call};
+use super::ast::{arguments, call, function_name, text};
 
 /// `a RLIKE b` as a call.
 pub(crate) fn rlike(expr: Expr) -> Expr {
@@ -30,12 +31,54 @@ pub(crate) fn conditional(expr: Expr) -> Expr {
     let Expr::Function(function) = &expr else { return expr };
     let args: Vec<&Expr> = arguments(function).collect();
     let [condition, result, otherwise] = args.as_slice() else { return expr };
-    let when = CaseWhen { condition: (*condition).clone(), result: (*result).clone() };
+    case((*condition).clone(), (*result).clone(), (*otherwise).clone())
+}
+
+fn case(condition: Expr, result: Expr, otherwise: Expr) -> Expr {
     Expr::Case {
         case_token: AttachedToken::empty(),
         end_token: AttachedToken::empty(),
         operand: None,
-        conditions: vec![when],
-        else_result: Some(Box::new((*otherwise).clone())),
+        conditions: vec![CaseWhen { condition, result }],
+        else_result: Some(Box::new(otherwise)),
+    }
+}
+
+/// Calls that are another one with a constant: `zeroifnull(x)` is `coalesce(x, 0)`.
+pub(crate) fn with_constant(expr: Expr) -> Expr {
+    let Expr::Function(function) = &expr else { return expr };
+    let span = function.name.span();
+    let args: Vec<&Expr> = arguments(function).collect();
+    let zero = Expr::Value(Value::Number("0".into(), false).with_span(span));
+    match (function_name(function).as_str(), args.as_slice()) {
+        ("zeroifnull", [value]) => {
+            let zero = Expr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(zero),
+                data_type: DataType::Int(None),
+                array: false,
+                format: None,
+            };
+            call("coalesce", vec![(*value).clone(), zero], span)
+        }
+        ("nullifzero", [value]) => {
+            let null = Expr::Value(Value::Null.with_span(span));
+            let value = (*value).clone();
+            let is_zero = Expr::BinaryOp {
+                left: Box::new(value.clone()),
+                op: BinaryOperator::Eq,
+                right: Box::new(zero),
+            };
+            case(is_zero, null, value)
+        }
+        ("assert_true", [condition]) => {
+            let message = text(format!("'{condition}' is not true!"), span);
+            call("assert_true", vec![(*condition).clone(), message], span)
+        }
+        ("convert_timezone", [target, time]) => {
+            let source = text("UTC".to_owned(), span);
+            call("convert_timezone", vec![source, (*target).clone(), (*time).clone()], span)
+        }
+        _ => expr,
     }
 }

@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::streams::{self, Mark, SubqueryWatermark};
-use super::{forms, joins, laterals, table_functions};
+use super::{forms, joins};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::lexer::Lexed;
 use crate::syntax::unreadable::unexpected;
@@ -40,7 +40,5 @@ pub(crate) fn parse(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Parsed, Di
     }
     balance::balance(&mut query);
     joins::complete(&mut query);
-    laterals::keep(&mut query, &extracted.laterals);
-    table_functions::into_subqueries(&mut query);
     Ok((*query, extracted.marks, extracted.subqueries))
 }

@@ -49,7 +49,7 @@ pub fn prepare(
     let reads = relations::resolve(lexed, &mut query, marks, &mut subquery_watermarks, catalog)?;
     check_watermarks(&reads)?;
     stateless::check(lexed, &query, &reads)?;
-    refusals::check(lexed, &query)?;
+    refusals::check(lexed, &query, &reads)?;
     rewrite::rewrite(lexed, &mut query, &reads)?;
     let statement = Statement::Query(Box::new(query));
     let text = Arc::clone(&lexed.text);

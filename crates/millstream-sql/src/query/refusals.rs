@@ -1,73 +1,62 @@
 //! Forms of queries that DataFusion takes and gives another meaning than Spark. They are refused,
 //! with what to write instead, since an answer that is wrong is worse than none.
 //!
-//! - EXCEPT ALL and INTERSECT ALL count rows in Spark; DataFusion keeps or drops all equal ones.
-//! - The key of a RIGHT or FULL join USING a column, or NATURAL, is that of the side that has it.
-//! - Numbers in GROUPING SETS are places in the SELECT list.
-//! - Several generators in one SELECT list multiply their rows; a window over them sees those rows.
+//! Several generators in one SELECT list multiply their rows; a window over them sees those rows.
+//!
+//! Subqueries of a query over a stream are left to DataFusion, since the plan's joins for them
+//! (`plan::subqueries`) read the rows around a subquery twice:
+//!
 //! - NOT IN, and IN below anything but AND and OR, is neither true nor false where NULLs are met.
 //! - EXISTS counts after OFFSET, and a count over no rows is a row with 0.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, GroupByExpr, GroupByWithModifier, JoinConstraint, JoinOperator,
-    LimitClause, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Spanned,
-    TableFactor, TableWithJoins, UnaryOperator, Value, ValueWithSpan, Visit, Visitor, WindowType,
+    BinaryOperator, Expr, GroupByExpr, LimitClause, Query, Select, SelectItem, SetExpr, Spanned,
+    UnaryOperator, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
 use super::ast::{function_name, generator};
+use super::prepared::{ReadMode, TableRead};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::syntax::lexer::Lexed;
 
 /// Refuses what would be answered wrongly.
-pub(crate) fn check(lexed: &Lexed, query: &Query) -> Result<(), Diagnostics> {
-    let mut check = Check { lexed, found: Diagnostics::default() };
+pub(crate) fn check(lexed: &Lexed, query: &Query, reads: &[TableRead]) -> Result<(), Diagnostics> {
+    let is_stream = reads.iter().any(|read| read.mode == ReadMode::Stream);
+    let mut check = Check { lexed, is_stream, found: Diagnostics::default() };
     let _: ControlFlow<()> = query.visit(&mut check);
     check.found.into_result()
 }
 
 struct Check<'a> {
     lexed: &'a Lexed,
+    is_stream: bool,
     found: Diagnostics,
 }
 
 impl Visitor for Check<'_> {
     type Break = ();
 
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        self.set_operations(&query.body);
-        ControlFlow::Continue(())
-    }
-
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        select.from.iter().for_each(|tables| self.joins(tables));
-        self.groups(&select.group_by);
         self.generators(&select.projection);
-        for condition in select.selection.iter().chain(&select.having) {
-            self.condition(condition);
+        if self.is_stream {
+            for condition in select.selection.iter().chain(&select.having) {
+                self.condition(condition);
+            }
         }
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
-            Expr::Exists { subquery, .. } => self.exists(expr, subquery),
-            Expr::InSubquery { subquery, .. } if counts(subquery) => self.refuse(
+            Expr::Exists { subquery, .. } if self.is_stream => self.exists(expr, subquery),
+            Expr::InSubquery { subquery, .. } if self.is_stream && counts(subquery) => self.refuse(
                 expr.span(),
-                "a count with a condition in the subquery of IN",
+                "over a stream a count with a condition in the subquery of IN",
                 "join with a subquery that counts BY the columns of the condition",
             ),
-            Expr::Function(Function { over: Some(WindowType::WindowSpec(window)), .. })
-                if window.window_name.is_some()
-                    && !(window.partition_by.is_empty()
-                        && window.order_by.is_empty()
-                        && window.window_frame.is_none()) =>
-            {
-                let help = "write the whole window in the OVER clause";
-                self.refuse(expr.span(), "a window that continues one with a name", help);
-            }
             _ => {}
         }
         ControlFlow::Continue(())
@@ -79,64 +68,6 @@ impl Check<'_> {
         let span = self.lexed.span(span);
         let message = format!("{what} is not supported yet");
         self.found.0.push(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
-    }
-
-    fn set_operations(&mut self, body: &SetExpr) {
-        let SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return };
-        let all = matches!(set_quantifier, SetQuantifier::All | SetQuantifier::AllByName);
-        if all && *op != SetOperator::Union {
-            self.refuse(
-                right.span(),
-                &format!("{op} ALL"),
-                "number equal rows on both sides, with row_number() OVER (PARTITION BY all columns \
-                 ORDER BY one of them), and use it without ALL",
-            );
-        }
-        self.set_operations(left);
-        self.set_operations(right);
-    }
-
-    fn joins(&mut self, tables: &TableWithJoins) {
-        let joins = tables.joins.iter();
-        for join in joins.clone() {
-            let (JoinOperator::Right(constraint)
-            | JoinOperator::RightOuter(constraint)
-            | JoinOperator::FullOuter(constraint)) = &join.join_operator
-            else {
-                continue;
-            };
-            if matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural) {
-                self.refuse(
-                    join.relation.span(),
-                    "a RIGHT or FULL join with USING or NATURAL",
-                    "write ON a.k = b.k, and coalesce(a.k, b.k) for the key",
-                );
-            }
-        }
-        let factors = std::iter::once(&tables.relation).chain(joins.map(|join| &join.relation));
-        for factor in factors {
-            if let TableFactor::NestedJoin { table_with_joins, .. } = factor {
-                self.joins(table_with_joins);
-            }
-        }
-    }
-
-    fn groups(&mut self, group_by: &GroupByExpr) {
-        let GroupByExpr::Expressions(groups, modifiers) = group_by else { return };
-        let is_number = |expr: &&Expr| {
-            matches!(expr, Expr::Value(ValueWithSpan { value: Value::Number(..), .. }))
-        };
-        let modified = modifiers.iter().filter_map(|modifier| match modifier {
-            GroupByWithModifier::GroupingSets(sets) => Some(sets),
-            _ => None,
-        });
-        let in_sets = groups.iter().chain(modified).flat_map(sets).flatten();
-        // WITH ROLLUP and WITH CUBE make sets of all keys.
-        let of_sets = groups.iter().filter(|_| !modifiers.is_empty());
-        if let Some(number) = in_sets.chain(of_sets).find(is_number) {
-            let what = "a number in GROUPING SETS, ROLLUP or CUBE";
-            self.refuse(number.span(), what, "write the expression that it stands for");
-        }
     }
 
     fn generators(&mut self, items: &[SelectItem]) {
@@ -192,8 +123,8 @@ impl Check<'_> {
                 if any(other, |it| matches!(it, Expr::InSubquery { .. })) {
                     self.refuse(
                         other.span(),
-                        "NOT IN (SELECT ...) below OR, and IN (SELECT ...) below NOT or another \
-                         operator than AND and OR,",
+                        "over a stream NOT IN (SELECT ...) below OR, and IN (SELECT ...) below NOT \
+                         or another operator than AND and OR,",
                         "write NOT EXISTS, or a UNION of two queries",
                     );
                 }
@@ -209,11 +140,12 @@ impl Check<'_> {
         };
         if has_offset {
             let help = "number the rows in a subquery and compare the number";
-            self.refuse(expr.span(), "OFFSET in the subquery of EXISTS", help);
+            self.refuse(expr.span(), "over a stream OFFSET in the subquery of EXISTS", help);
         }
         if counts(subquery) {
             let help = "without GROUP BY there is always one row; leave EXISTS out, or add HAVING";
-            self.refuse(expr.span(), "a count without GROUP BY in the subquery of EXISTS", help);
+            let what = "over a stream a count without GROUP BY in the subquery of EXISTS";
+            self.refuse(expr.span(), what, help);
         }
     }
 }
@@ -223,14 +155,6 @@ fn is_in(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_in(inner),
         other => matches!(other, Expr::InSubquery { .. }),
-    }
-}
-
-/// The sets of a key of GROUP BY that has some.
-fn sets(group: &Expr) -> &[Vec<Expr>] {
-    match group {
-        Expr::GroupingSets(sets) | Expr::Rollup(sets) | Expr::Cube(sets) => sets,
-        _ => &[],
     }
 }
 
@@ -275,7 +199,10 @@ fn counts(subquery: &Query) -> bool {
         GroupByExpr::Expressions(groups, modifiers) => !groups.is_empty() || !modifiers.is_empty(),
         GroupByExpr::All(_) => true,
     };
-    let is_count = |expr: &Expr| matches!(expr, Expr::Function(call) if function_name(call) == "count" && call.over.is_none());
+    let is_count = |expr: &Expr| match expr {
+        Expr::Function(call) => function_name(call) == "count" && call.over.is_none(),
+        _ => false,
+    };
     let items = select.projection.iter().filter_map(|item| match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
         _ => None,

@@ -18,6 +18,7 @@ use super::ast::plain_alias;
 use super::parse::parse;
 use super::prepared::{NotThere, ReadMode, STREAM_PREFIX, TableCatalog, TableRead};
 use super::streams::{AsOf, Mark, SubqueryWatermark, Watermark};
+use super::{laterals, table_calls};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -152,6 +153,13 @@ impl VisitorMut for Resolver<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        match factor {
+            // `streams` added LATERAL to make sqlparser accept the text, and marked a query's own.
+            TableFactor::Derived { lateral, subquery, .. } => {
+                *lateral = self.is_lateral(subquery);
+            }
+            _ => table_calls::into_plain(factor),
+        }
         if let TableFactor::Table { name, sample: Some(_), .. } = factor {
             let diagnostic = Diagnostic::at(self.span_of(name), "TABLESAMPLE is not supported");
             let help = "leave it out; WHERE says which rows are wanted";
@@ -215,6 +223,13 @@ impl Resolver<'_> {
         }
         self.hiding += 1;
         format!("{name}__{}", self.hiding)
+    }
+
+    /// Whether LATERAL is written before a subquery.
+    fn is_lateral(&self, subquery: &Query) -> bool {
+        let first = laterals::beginning(subquery).and_then(|first| self.lexed.span(first));
+        let mark = first.and_then(|first| self.marks.get(&first.start));
+        mark.is_some_and(|mark| mark.is_lateral)
     }
 
     fn is_resolved(name: &str) -> bool {

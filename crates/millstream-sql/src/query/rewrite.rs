@@ -7,28 +7,29 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     CeilFloorKind, Expr, Function, FunctionArguments, Ident, JoinConstraint, JoinOperator,
     ObjectName, ObjectNamePart, OneOrManyWithParens, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, Spanned, TableFactor, UnaryOperator, VisitMut, VisitorMut,
-    WildcardAdditionalOptions, With,
+    SelectItemQualifiedWildcardKind, SetExpr, Spanned, TableFactor, UnaryOperator, VisitMut,
+    VisitorMut, WildcardAdditionalOptions, With,
 };
-use datafusion::sql::sqlparser::tokenizer;
 
-use arrow::datatypes::{DataType, FieldRef, SchemaRef};
-use datafusion::sql::sqlparser::ast;
-
-use super::ast::{call, function_name, generator, generator_name, one_part, quoted_ident, text};
-use super::frame::{Frame, Relation, Resolved};
+use super::ast::{
+    arguments_mut, call, function_name, generator, generator_name, one_part, quoted_ident, take,
+    text,
+};
+use super::casts::as_int;
+use super::frame::{Frame, Resolved};
 use super::naming::expr_name;
-use super::numbers::{as_int, keep_types, take};
-use super::operators::{conditional, rlike, rounded};
+use super::operators::{conditional, rlike, rounded, with_constant};
 use super::prepared::TableRead;
-use super::scope::{Scopes, excepts};
-use super::streams::ALL_COLUMNS;
+use super::scope::Scopes;
+use super::wildcards::excepts;
 use super::{
-    aggregates, casts, generators, grouping, intervals, lateral, laterals, sorting, units,
-    wildcards, window_calls,
+    aggregates, blocks, casts, generators, grouping, intervals, lambda_calls, lateral,
+    lateral_alias, laterals, like, percentiles, rows, sorting, structs, units, using, wildcards,
+    window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -55,11 +56,11 @@ pub(crate) fn rewrite_over(
         lexed,
         scopes: Scopes::new(tables),
         frames: Vec::new(),
+        hidden: Vec::new(),
         taken: Vec::new(),
         found: Diagnostics::default(),
         parameters: Vec::new(),
         visited: Vec::new(),
-        laterals: Vec::new(),
     };
     let _: ControlFlow<()> = VisitMut::visit(query, &mut rewriter);
     rewriter.found.into_result()
@@ -70,6 +71,9 @@ struct Rewriter<'a> {
     scopes: Scopes,
     /// The frames of the queries being visited, innermost last.
     frames: Vec<Frame>,
+    /// Which of them are of a SELECT in whose FROM a subquery is being visited: what stands beside
+    /// a subquery is not seen in it. A LATERAL one has a frame of what stands before it instead.
+    hidden: Vec<usize>,
     /// WITH clauses taken out of the queries being visited, and how many names were visible.
     taken: Vec<(Option<With>, usize)>,
     found: Diagnostics,
@@ -77,8 +81,6 @@ struct Rewriter<'a> {
     parameters: Vec<Vec<String>>,
     /// By SELECT being visited, how many relations of its FROM clause have been.
     visited: Vec<usize>,
-    /// By relation being visited, whether it is a LATERAL subquery, which has a frame of its own.
-    laterals: Vec<bool>,
 }
 
 impl VisitorMut for Rewriter<'_> {
@@ -96,8 +98,18 @@ impl VisitorMut for Rewriter<'_> {
             self.scopes.add_cte(&alias, &before);
         }
         self.taken.push((with, known));
-        let frame = self.scopes.frame_of_body(&query.body);
+        let mut frame = self.scopes.frame_of_body(&query.body);
+        if let SetExpr::Select(select) = query.body.as_ref()
+            && self.is_within()
+        {
+            merge_columns(select, &mut frame);
+        }
         self.frames.push(frame);
+        let order = query
+            .order_by
+            .as_ref()
+            .map(|order| blocks::check_order(self.lexed, order, &self.frames));
+        self.found.0.extend(order.and_then(Result::err));
         ControlFlow::Continue(())
     }
 
@@ -111,14 +123,18 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        grouping::modifiers_into_sets(select);
         select.named_window.iter_mut().for_each(intervals::frame_of_window);
         let mut frame = self.scopes.frame(select);
+        if self.is_within() {
+            merge_columns(select, &mut frame);
+        }
+        let around: Vec<&Frame> = self.visible().filter(|around| !around.result_first).collect();
+        let alias = lateral_alias::check(self.lexed, select, &frame, &around);
+        self.found.0.extend(alias);
+        self.found.0.extend(blocks::into_read_form(self.lexed, select, &frame));
         if !select.lateral_views.is_empty() {
-            match lateral::into_subquery(self.lexed, select, &mut frame) {
-                Ok(()) => {}
-                Err(diagnostic) => self.found.0.push(diagnostic),
-            }
+            let moved = lateral::into_subquery(self.lexed, select, &mut frame);
+            self.found.0.extend(moved.err());
         }
         self.using_columns(select, &frame);
         self.frames.push(frame);
@@ -140,16 +156,12 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    /// A LATERAL subquery sees the relations before it, and not its own columns.
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        let is_lateral = matches!(factor, TableFactor::Derived { lateral: true, .. });
-        let before = self.visited.last().filter(|_| is_lateral);
-        let before = before.zip(self.frames.last()).map(|(before, frame)| {
-            let relations = frame.relations.iter().take(*before).cloned().collect();
-            Frame { relations, merged: frame.merged.clone(), ..Frame::default() }
-        });
-        self.laterals.push(before.is_some());
-        self.frames.extend(before);
+        if let TableFactor::Derived { lateral, .. } = factor {
+            let before = lateral.then(|| self.before());
+            self.hidden.push(self.frames.len().saturating_sub(1));
+            self.frames.extend(before);
+        }
         // The tables of a join in parentheses are counted one by one.
         let is_one = !matches!(factor, TableFactor::NestedJoin { .. });
         if let Some(visited) = self.visited.last_mut() {
@@ -158,9 +170,12 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_table_factor(&mut self, _factor: &mut TableFactor) -> ControlFlow<()> {
-        if self.laterals.pop() == Some(true) {
-            self.frames.pop();
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Derived { lateral, .. } = factor {
+            self.hidden.pop();
+            if *lateral {
+                self.frames.pop();
+            }
         }
         ControlFlow::Continue(())
     }
@@ -212,6 +227,29 @@ impl Rewriter<'_> {
         }
     }
 
+    /// The frames whose columns can be meant, innermost first.
+    fn visible(&self) -> impl Iterator<Item = &Frame> {
+        // Before the frame of a SELECT stands that of its query.
+        let hidden = &self.hidden;
+        let is_hidden = move |at: usize| hidden.iter().any(|of| *of == at || *of == at + 1);
+        let all = self.frames.iter().enumerate().rev();
+        all.filter(move |(at, _)| !is_hidden(*at)).map(|(_, frame)| frame)
+    }
+
+    /// What a LATERAL subquery sees of the SELECT in whose FROM it is: the relations before it.
+    fn before(&self) -> Frame {
+        let Some(frame) = self.frames.last() else { return Frame::default() };
+        let count = self.visited.last().copied().unwrap_or(0);
+        let relations = frame.relations.iter().take(count).cloned().collect();
+        let (merged, visible) = (frame.merged.clone(), frame.visible.clone());
+        Frame { relations, merged, visible, ..Frame::default() }
+    }
+
+    /// Whether a query around the one being visited has columns that a name in it can mean.
+    fn is_within(&self) -> bool {
+        self.visible().any(|frame| !frame.result_first && !frame.relations.is_empty())
+    }
+
     fn frame(&self) -> &Frame {
         self.frames.last().expect("an item of a SELECT list is in a SELECT")
     }
@@ -232,6 +270,9 @@ impl Rewriter<'_> {
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias)),
             SelectItem::Wildcard(mut options) => {
                 wildcards::spell(self.lexed, self.frame(), &mut options)?;
+                if let Some(items) = self.frame().all_items(&options) {
+                    return Ok(items);
+                }
                 return Ok(vec![SelectItem::Wildcard(options)]);
             }
             SelectItem::QualifiedWildcard(kind, options) => {
@@ -264,6 +305,7 @@ impl Rewriter<'_> {
     fn resolved_name(&self, parts: &[Ident]) -> String {
         match self.frame().resolve(parts) {
             None if self.frame().group_window(parts).is_some() => String::new(),
+            _ if parts.len() == 1 && self.frame().stands_for_other(&parts[0]) => String::new(),
             Some(found) if found.is_field => String::new(),
             Some(found) => found.parts.last().cloned().unwrap_or_default(),
             // DataFusion names a column of an outer query otherwise.
@@ -316,12 +358,26 @@ impl Rewriter<'_> {
     fn expression(&mut self, expr: &mut Expr) -> Result<(), Diagnostic> {
         if let Some(frame) = self.frames.last() {
             window_calls::put_in(self.lexed, frame, expr)?;
+            grouping::named_id(frame, expr);
             window_calls::fields_of_values(self.lexed, expr)?;
+            if let Expr::Function(function) = expr {
+                grouping::check_call(self.lexed, frame, function)?;
+                blocks::named_window(self.lexed, function)?;
+            }
         }
+        rows::into_structs(expr);
         aggregates::rewrite(self.lexed, expr)?;
         intervals::rewrite(self.lexed, expr)?;
+        lambda_calls::rewrite(self.lexed, expr)?;
+        like::rewrite(self.lexed, expr)?;
+        percentiles::rewrite(self.lexed, expr)?;
+        units::rewrite(self.lexed, expr)?;
+        casts::rewrite(self.lexed, expr)?;
         match expr {
-            Expr::Identifier(ident) => self.identifier(ident)?,
+            Expr::Identifier(ident) => match self.merged_value(ident) {
+                Some(value) => *expr = value,
+                None => self.identifier(ident)?,
+            },
             Expr::CompoundIdentifier(parts) => {
                 if let Some(path) = self.compound(parts)? {
                     *expr = path;
@@ -337,7 +393,8 @@ impl Rewriter<'_> {
             Expr::Ceil { field: CeilFloorKind::Scale(_), .. }
             | Expr::Floor { field: CeilFloorKind::Scale(_), .. } => take(expr, rounded),
             Expr::Struct { values, fields } if fields.is_empty() => {
-                *expr = self.structure(values)?;
+                let values = std::mem::take(values);
+                *expr = structs::named_struct(self.lexed, self.frames.last(), values)?;
             }
             Expr::Function(function) if self.is_bare_column(function) => {
                 if let Some(mut name) = casts::bare_name(function).cloned() {
@@ -345,14 +402,12 @@ impl Rewriter<'_> {
                     *expr = Expr::Identifier(name);
                 }
             }
-            Expr::Function(function) if units::has_unit(function) => take(expr, units::with_text),
-            Expr::Function(function) if casts::cast_argument(function).is_some() => {
-                take(expr, casts::cast_call);
-            }
             Expr::Function(function) => {
                 self.call(function)?;
                 if function_name(function) == "if" && function.over.is_none() {
                     take(expr, conditional);
+                } else {
+                    take(expr, with_constant);
                 }
             }
             _ => {}
@@ -360,16 +415,7 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    fn structure(&self, values: &mut Vec<Expr>) -> Result<Expr, Diagnostic> {
-        let first = values.first().map_or(tokenizer::Span::empty(), |value| value.span());
-        let span = self.lexed.span(first);
-        self.named_struct(std::mem::take(values)).map_err(|message| {
-            let help = "name the columns: struct(a, b)";
-            Diagnostic { span, ..Diagnostic::nowhere(message).help(help) }
-        })
-    }
-
-    fn call(&self, function: &mut ast::Function) -> Result<(), Diagnostic> {
+    fn call(&self, function: &mut Function) -> Result<(), Diagnostic> {
         if let Some(name) = generator_name(function) {
             let span = self.lexed.span(function.name.0[0].span());
             let message = format!("`{name}` must be alone in the SELECT list");
@@ -377,7 +423,6 @@ impl Rewriter<'_> {
                 format!("write SELECT {name}(x) in a subquery, or LATERAL VIEW {name}(x) t AS ...");
             return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
         }
-        window_calls::by_name(function);
         intervals::frame_of_call(function);
         window_calls::normalise(self.lexed, function)?;
         trimmed_last(function);
@@ -387,8 +432,25 @@ impl Rewriter<'_> {
         {
             intervals::calendar_step(&mut list.args);
         }
-        keep_types(function);
+        if KEEPS_TYPES.contains(&name.as_str()) {
+            arguments_mut(function).for_each(as_int);
+        }
         Ok(())
+    }
+
+    /// What a column that a join has made of two stands for.
+    fn merged_value(&self, ident: &Ident) -> Option<Expr> {
+        if self.parameter(&ident.value).is_some() {
+            return None;
+        }
+        let knows = |frame: &&Frame| {
+            frame.merged_value(&ident.value).is_some()
+                || frame.resolve(std::slice::from_ref(ident)).is_some()
+                || frame.alias(&ident.value).is_some()
+        };
+        let frame = self.visible().find(knows)?;
+        let is_alias = frame.result_first && frame.alias(&ident.value).is_some();
+        frame.merged_value(&ident.value).filter(|_| !is_alias).cloned()
     }
 
     /// The parameter of a function `x -> ...` that `name` means.
@@ -476,69 +538,13 @@ impl Rewriter<'_> {
             call("field_of", vec![of, text(field.value, span)], span)
         })))
     }
+}
 
-    /// `struct(a, b.c, d + 1, e AS f)` with Spark's field names: a, c, col3 and f.
-    fn named_struct(&self, values: Vec<Expr>) -> Result<Expr, String> {
-        let span = values.first().map_or(tokenizer::Span::empty(), Spanned::span);
-        let mut args = Vec::new();
-        for (index, value) in values.into_iter().enumerate() {
-            let (name, value) = match value {
-                Expr::Named { expr, name } => (name.value, *expr),
-                Expr::Identifier(ident) if ident.value == ALL_COLUMNS => {
-                    args.extend(self.all_columns(None)?);
-                    continue;
-                }
-                Expr::CompoundIdentifier(parts)
-                    if parts.last().is_some_and(|part| part.value == ALL_COLUMNS) =>
-                {
-                    args.extend(self.all_columns(Some(&parts[..parts.len() - 1]))?);
-                    continue;
-                }
-                Expr::Identifier(ident) => (ident.value.clone(), Expr::Identifier(ident)),
-                Expr::CompoundIdentifier(parts) => {
-                    let name = parts.last().map(|part| part.value.clone()).unwrap_or_default();
-                    (name, Expr::CompoundIdentifier(parts))
-                }
-                other => (format!("col{}", index + 1), other),
-            };
-            args.push(text(name, span));
-            args.push(value);
-            args.last_mut().into_iter().for_each(as_int);
-        }
-        Ok(call("named_struct", args, span))
-    }
-
-    /// Names and values for `struct(*)` and `struct(t.*)`.
-    fn all_columns(&self, qualifier: Option<&[Ident]>) -> Result<Vec<Expr>, String> {
-        let frame = self.frames.last().ok_or("`*` has no columns here")?;
-        let relations: Vec<&Relation> = match qualifier {
-            None => frame.relations.iter().collect(),
-            Some(parts) => {
-                let name = parts.last().map_or("", |part| part.value.as_str());
-                let found = frame.relation(name).ok_or_else(|| {
-                    let known = frame.relations.iter().filter_map(|known| known.name.as_deref());
-                    format!("there is no table `{name}` here; {}", suggest(name, "tables", known))
-                })?;
-                vec![found]
-            }
-        };
-        let mut args = Vec::new();
-        for relation in relations.into_iter().filter(|relation| relation.within.is_none()) {
-            let columns = relation.columns.as_ref();
-            let columns = columns.ok_or("the columns of `*` are not known here")?;
-            for column in columns {
-                let span = tokenizer::Span::empty();
-                let mut path: Vec<Ident> =
-                    relation.name.iter().map(|name| quoted_ident(name.clone(), span)).collect();
-                path.push(quoted_ident(column.name.clone(), span));
-                args.push(text(column.name.clone(), span));
-                args.push(match path.len() {
-                    1 => Expr::Identifier(path.remove(0)),
-                    _ => Expr::CompoundIdentifier(path),
-                });
-            }
-        }
-        Ok(args)
+/// Lets `frame` know what columns are that joins make of two. Within a subquery DataFusion would
+/// take such a column for one outside of it.
+fn merge_columns(select: &Select, frame: &mut Frame) {
+    if frame.visible.is_none() {
+        frame.visible = using::merged(select, &frame.relations);
     }
 }
 
@@ -551,3 +557,21 @@ fn trimmed_last(function: &mut Function) {
         list.args.reverse();
     }
 }
+
+/// Functions whose result has the type of their arguments.
+const KEEPS_TYPES: &[&str] = &[
+    "aggregate",
+    "array",
+    "coalesce",
+    "greatest",
+    "if",
+    "ifnull",
+    "least",
+    "map",
+    "named_struct",
+    "nullifzero",
+    "nvl",
+    "nvl2",
+    "reduce",
+    "zeroifnull",
+];

@@ -16,7 +16,8 @@ use datafusion::sql::sqlparser::ast::{
 use super::ast::{generator, item_expr, one_part};
 use super::frame::{Column, Frame, Relation};
 use super::naming::item_name;
-use super::{generators, shapes, window_calls};
+use super::wildcards::{excepted, replacement};
+use super::{generators, grouping, shapes, using, window_calls};
 
 /// The columns of the tables that a query can name.
 pub(crate) struct Scopes {
@@ -115,6 +116,12 @@ impl Scopes {
         let mut columns = Vec::new();
         for item in &select.projection {
             match item {
+                SelectItem::Wildcard(options) if using::merges(&select.from) => {
+                    let all = using::joined(&select.from, &frame.relations)?.columns;
+                    let kept = all.iter().map(|one| &one.column);
+                    let kept = kept.filter(|one| !excepted(options, one));
+                    columns.extend(kept.map(|one| replaced(options, &frame, one)));
+                }
                 SelectItem::Wildcard(options) => {
                     // The columns of a lateral view are its relation's already, or come last.
                     for relation in &frame.relations {
@@ -151,7 +158,9 @@ impl Scopes {
         let relations = self.relations(&select.from);
         let window = window_calls::grouped_window(select);
         let merged = merged(&select.from);
-        let mut frame = Frame { relations, merged, window, ..Frame::default() };
+        let visible = using::read_otherwise(select, &relations);
+        let grouping = grouping::columns(select);
+        let mut frame = Frame { relations, merged, visible, grouping, window, ..Frame::default() };
         for view in &select.lateral_views {
             let relation = lateral_relation(&frame, view, None);
             frame.relations.push(relation);
@@ -271,23 +280,8 @@ fn generated(frame: &Frame, item: &SelectItem) -> Option<Vec<Column>> {
 
 /// A column of `*`, with another type where an expression takes its place.
 fn replaced(options: &WildcardAdditionalOptions, frame: &Frame, column: &Column) -> Column {
-    let items = options.opt_replace.iter().flat_map(|replace| &replace.items);
-    let mut items = items.filter(|item| item.column_name.value.eq_ignore_ascii_case(&column.name));
-    match items.next() {
-        Some(item) => Column { name: column.name.clone(), data_type: frame.data_type(&item.expr) },
+    match replacement(options, &column.name) {
+        Some(expr) => Column { name: column.name.clone(), data_type: frame.data_type(expr) },
         None => column.clone(),
     }
-}
-
-fn excepted(options: &WildcardAdditionalOptions, column: &Column) -> bool {
-    excepts(options, &column.name)
-}
-
-/// Whether `* EXCEPT (...)` leaves a column out.
-pub(crate) fn excepts(options: &WildcardAdditionalOptions, column: &str) -> bool {
-    options.opt_except.as_ref().is_some_and(|except| {
-        std::iter::once(&except.first_element)
-            .chain(&except.additional_elements)
-            .any(|name| name.value.eq_ignore_ascii_case(column))
-    })
 }

@@ -6,14 +6,15 @@
 //! These words are taken out of the token list and remembered by the place of the table's name,
 //! so that sqlparser reads plain SQL whose nodes still point into the file.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use super::brackets::Brackets;
 use super::dialects;
+use super::lambda_calls::is_exists_call;
 use super::typed_numbers::TypedNumber;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::cursor::{Cursor, Name};
@@ -54,10 +55,12 @@ pub(crate) struct Mark {
     pub(crate) watermark: Option<Watermark>,
     /// `VERSION AS OF ...`
     pub(crate) as_of: Option<AsOf>,
+    /// LATERAL stands before the subquery whose first word this is.
+    pub(crate) is_lateral: bool,
 }
 
 impl Mark {
-    const NONE: Self = Self { stream: None, watermark: None, as_of: None };
+    const NONE: Self = Self { stream: None, watermark: None, as_of: None, is_lateral: false };
 }
 
 /// `(SELECT ...) WATERMARK column DELAY OF INTERVAL ...`.
@@ -74,8 +77,6 @@ pub(crate) struct Extracted {
     pub(crate) tokens: Vec<TokenWithSpan>,
     pub(crate) marks: HashMap<usize, Mark>,
     pub(crate) subqueries: Vec<SubqueryWatermark>,
-    /// Where the subqueries begin that a query has LATERAL before.
-    pub(crate) laterals: HashSet<Location>,
 }
 
 /// Stands for `*` within `struct(*)`, where sqlparser takes only expressions.
@@ -105,12 +106,7 @@ pub(crate) fn extract(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Extracte
         brackets: Brackets::of(lexed, ranges),
         clauses: vec![Clause::Other],
         last_table: None,
-        out: Extracted {
-            tokens: Vec::new(),
-            marks: HashMap::new(),
-            subqueries: Vec::new(),
-            laterals: HashSet::new(),
-        },
+        out: Extracted { tokens: Vec::new(), marks: HashMap::new(), subqueries: Vec::new() },
     };
     for range in ranges {
         extraction.cursor = Cursor::new(lexed, range.start, range.end);
@@ -157,16 +153,16 @@ impl Extraction<'_> {
         }
         let Some(lexeme) = self.cursor.peek() else { return Ok(()) };
         if self.may_start_table() {
-            if self.lateral(lexeme) {
-                return Ok(());
-            }
-            self.table_in_parentheses(lexeme);
+            self.table_in_parentheses(lexeme)?;
         }
         if self.may_start_table() && matches!(lexeme.token, Token::Word(_)) {
             self.last_table = Some(lexeme.span.start);
         }
         let token = match lexeme.token {
             Token::Mul if self.stands_for_columns() => Token::make_word(ALL_COLUMNS, None),
+            _ if is_exists_call(&self.cursor) && !self.brackets.is_query(self.cursor.at + 1) => {
+                Token::make_word("exists", Some('`'))
+            }
             _ => lexeme.token.clone(),
         };
         self.follow(lexeme);
@@ -178,31 +174,36 @@ impl Extraction<'_> {
     /// Marks a subquery in FROM by LATERAL, which sqlparser takes for the beginning of one at once.
     /// It would try and read a parenthesis as a query and, where that fails, as a join, so that
     /// each level of `((SELECT ...) AS a JOIN b)` would double the time.
-    fn table_in_parentheses(&mut self, lexeme: &Lexeme) {
+    fn table_in_parentheses(&mut self, lexeme: &Lexeme) -> Result<(), Diagnostic> {
+        if lexeme.is_word("LATERAL") {
+            return self.lateral(lexeme);
+        }
         if lexeme.token == Token::LParen && self.brackets.is_query(self.cursor.at) {
             let token = Token::make_keyword("LATERAL");
             self.out.tokens.push(TokenWithSpan { token, span: lexeme.at });
         }
+        Ok(())
     }
 
-    /// Takes the LATERAL before a subquery or a function, and remembers the subquery.
-    fn lateral(&mut self, lexeme: &Lexeme) -> bool {
-        let next = self.cursor.nth(1).map(|next| &next.token);
-        if !lexeme.is_word("LATERAL") || !matches!(next, Some(Token::LParen | Token::Word(_))) {
-            return false;
+    /// A query's own LATERAL, which is kept; the subquery behind it is marked.
+    fn lateral(&mut self, lexeme: &Lexeme) -> Result<(), Diagnostic> {
+        let is_open =
+            |at: usize| self.cursor.nth(at).is_some_and(|next| next.token == Token::LParen);
+        if self.brackets.is_query(self.cursor.at + 1) {
+            // `((SELECT ...) UNION ...)` is one, too.
+            let first = (2..).find(|at| !is_open(*at)).and_then(|at| self.cursor.nth(at));
+            if let Some(first) = first {
+                let mark = Mark { is_lateral: true, ..Mark::NONE };
+                self.out.marks.insert(first.span.start, mark);
+            }
+            return Ok(());
         }
-        self.out.tokens.push(lexeme.for_parser());
-        self.cursor.advance();
-        let mut within = 0;
-        while self.cursor.nth(within).is_some_and(|next| next.token == Token::LParen) {
-            within += 1;
+        let name = self.cursor.nth(1).map(|name| &name.token);
+        if matches!(name, Some(Token::Word(_))) && is_open(2) {
+            return Ok(());
         }
-        if within > 0
-            && let Some(first) = self.cursor.nth(within)
-        {
-            self.out.laterals.insert(first.at.start);
-        }
-        true
+        Err(Diagnostic::at(lexeme.span, "LATERAL is for a subquery or a function here")
+            .help("LATERAL VIEW explode(array) t AS e makes rows of an array; else join"))
     }
 
     /// Keeps track of the part of the query.
@@ -219,9 +220,11 @@ impl Extraction<'_> {
                 self.clauses.pop();
             }
             Token::Word(_) => {
+                let is_before_table = self.may_start_table();
                 let next = match lexeme.word().unwrap_or("").to_ascii_uppercase().as_str() {
                     "SELECT" => Clause::Select,
                     "FROM" if clause == Clause::Select => Clause::From,
+                    "LATERAL" if is_before_table => return,
                     "WHERE" | "GROUP" | "HAVING" | "ORDER" | "LIMIT" | "UNION" | "EXCEPT"
                     | "INTERSECT" | "LATERAL" | "SORT" | "WINDOW"
                         if clause == Clause::From =>

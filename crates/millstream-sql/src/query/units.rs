@@ -4,7 +4,9 @@
 use datafusion::sql::sqlparser::ast::{Expr, Function, Spanned};
 
 use super::ast::{arguments, call, function_name, text};
-use crate::values::time_units::{TIME_ADD, TIME_DIFFERENCE, unit_of};
+use crate::diagnostic::Diagnostic;
+use crate::syntax::lexer::Lexed;
+use crate::values::time_units::{TIME_ADD, TIME_DIFFERENCE, unit_names, unit_of};
 
 /// The function that a call with a unit is one of, and its arguments.
 fn parts(function: &Function) -> Option<(&'static str, [&Expr; 3])> {
@@ -18,16 +20,26 @@ fn parts(function: &Function) -> Option<(&'static str, [&Expr; 3])> {
     Some((name, [unit, first, second]))
 }
 
-/// Whether the call has a unit of time as its first argument.
-pub(crate) fn has_unit(function: &Function) -> bool {
-    let unit = parts(function).map(|(_, [unit, ..])| unit);
-    matches!(unit, Some(Expr::Identifier(word)) if unit_of(&word.value).is_some())
+/// Rewrites a call with three arguments to one that has the unit as text.
+pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
+    let Expr::Function(function) = &*expr else { return Ok(()) };
+    let Some((name, [unit, first, second])) = parts(function) else { return Ok(()) };
+    if !is_unit(unit) {
+        let name = function_name(function);
+        let message = format!("`{name}` has a unit of time as its first argument, not `{unit}`");
+        let names: Vec<&str> = unit_names().collect();
+        let help = format!("write one of {} as a word", names.join(", "));
+        let span = lexed.span(unit.span());
+        return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
+    }
+    let unit = text(unit.to_string(), unit.span());
+    *expr = call(name, vec![unit, first.clone(), second.clone()], expr.span());
+    Ok(())
 }
 
-/// The call with its unit as text.
-pub(crate) fn with_text(expr: Expr) -> Expr {
-    let Expr::Function(function) = &expr else { return expr };
-    let Some((name, [unit, first, second])) = parts(function) else { return expr };
-    let (span, unit) = (expr.span(), text(unit.to_string(), unit.span()));
-    call(name, vec![unit, first.clone(), second.clone()], span)
+fn is_unit(expr: &Expr) -> bool {
+    match expr {
+        Expr::Identifier(word) => word.quote_style.is_none() && unit_of(&word.value).is_some(),
+        _ => false,
+    }
 }

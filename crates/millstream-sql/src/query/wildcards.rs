@@ -1,9 +1,13 @@
-//! `* EXCEPT (...)`, and `* REPLACE (...)`, which `|> SET` stands for.
+//! What `*` stands for: `* EXCEPT (...)`, and `* REPLACE (...)`, which `|> SET` is.
 
-use datafusion::sql::sqlparser::ast::{ReplaceSelectElement, WildcardAdditionalOptions};
+use datafusion::sql::sqlparser::ast::{
+    ExceptSelectItem, Expr, ReplaceSelectElement, SelectItem, WildcardAdditionalOptions,
+};
+use datafusion::sql::sqlparser::tokenizer::Span;
 
-use super::frame::{Column, Frame};
-use super::numbers::as_int;
+use super::ast::quoted_ident;
+use super::casts::as_int;
+use super::frame::{Column, Frame, Visible};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
 
@@ -17,11 +21,25 @@ pub(crate) fn spell(
         spell_replaced(lexed, frame, item)?;
     }
     let Some(except) = &mut options.opt_except else { return Ok(()) };
+    check_brackets(lexed, except)?;
     let names = std::iter::once(&mut except.first_element).chain(&mut except.additional_elements);
     for name in names {
         if let Some(found) = frame.resolve(std::slice::from_ref(name)) {
             name.value = found.parts[0].clone();
         }
+    }
+    Ok(())
+}
+
+/// `* EXCEPT (a)` has brackets.
+fn check_brackets(lexed: &Lexed, except: &ExceptSelectItem) -> Result<(), Diagnostic> {
+    let Some(first) = lexed.span(except.first_element.span) else { return Ok(()) };
+    let mut before = lexed.lexemes.iter().rev();
+    let before = before.find(|lexeme| lexeme.span.end <= first.start);
+    // Before the names of `|> DROP` and PIVOT, which stand for an EXCEPT, are other words.
+    if before.is_some_and(|before| before.is_word("EXCEPT")) {
+        let help = format!("write * EXCEPT ({})", except.first_element.value);
+        return Err(Diagnostic::at(first, "EXCEPT in a SELECT list needs brackets").help(help));
     }
     Ok(())
 }
@@ -48,4 +66,46 @@ fn spell_replaced(
     item.column_name.value.clone_from(&column.name);
     as_int(&mut item.expr);
     Ok(())
+}
+
+/// Whether `* EXCEPT (...)` leaves a column out.
+pub(crate) fn excepted(options: &WildcardAdditionalOptions, column: &Column) -> bool {
+    excepts(options, &column.name)
+}
+
+/// Whether `* EXCEPT (...)` leaves out what is called `column`.
+pub(crate) fn excepts(options: &WildcardAdditionalOptions, column: &str) -> bool {
+    options.opt_except.as_ref().is_some_and(|except| {
+        std::iter::once(&except.first_element)
+            .chain(&except.additional_elements)
+            .any(|name| name.value.eq_ignore_ascii_case(column))
+    })
+}
+
+/// The expression that takes the place of a column.
+pub(crate) fn replacement<'a>(
+    options: &'a WildcardAdditionalOptions,
+    column: &str,
+) -> Option<&'a Expr> {
+    let mut items = options.opt_replace.iter().flat_map(|replace| &replace.items);
+    let item = items.find(|item| item.column_name.value.eq_ignore_ascii_case(column));
+    item.map(|item| &item.expr)
+}
+
+impl Frame {
+    /// The items that `*` stands for, where joins make columns that DataFusion would not.
+    pub(super) fn all_items(&self, options: &WildcardAdditionalOptions) -> Option<Vec<SelectItem>> {
+        let visible = self.visible.as_ref()?;
+        let kept = visible.iter().filter(|one| !excepted(options, &one.column));
+        let item = |one: &Visible| {
+            let replacement = replacement(options, &one.column.name);
+            let expr = replacement.unwrap_or(&one.value).clone();
+            if !one.is_merged && replacement.is_none() {
+                return SelectItem::UnnamedExpr(expr);
+            }
+            let alias = quoted_ident(one.column.name.clone(), Span::empty());
+            SelectItem::ExprWithAlias { expr, alias }
+        };
+        Some(kept.map(item).collect())
+    }
 }

@@ -8,7 +8,7 @@
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Expr, Function, GroupByExpr, Ident, Select, SelectItem, Spanned, UnaryOperator,
-    Value, ValueWithSpan, WindowType,
+    Value, ValueWithSpan,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
@@ -287,15 +287,5 @@ fn number(us: i64, span: tokenizer::Span) -> Expr {
     match us {
         0.. => number,
         _ => Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(number) },
-    }
-}
-
-/// `OVER (w)` as `OVER w`, if nothing else stands there; DataFusion would forget the name.
-pub(crate) fn by_name(function: &mut Function) {
-    let Some(WindowType::WindowSpec(spec)) = &mut function.over else { return };
-    let is_bare =
-        spec.partition_by.is_empty() && spec.order_by.is_empty() && spec.window_frame.is_none();
-    if is_bare && let Some(name) = spec.window_name.take() {
-        function.over = Some(WindowType::NamedWindow(name));
     }
 }

@@ -31,6 +31,11 @@ const UNITS: [(&str, TimeUnit); 11] = [
     ("MICROSECOND", TimeUnit::Microseconds(1)),
 ];
 
+/// The names of all units.
+pub(crate) fn unit_names() -> impl Iterator<Item = &'static str> {
+    UNITS.iter().map(|(name, _)| *name)
+}
+
 /// The unit of this name, whatever its case.
 pub(crate) fn unit_of(name: &str) -> Option<TimeUnit> {
     UNITS.iter().find(|(unit, _)| unit.eq_ignore_ascii_case(name)).map(|(_, unit)| *unit)

@@ -7,7 +7,16 @@ use millstream_sql::functions::BatchClock;
 use millstream_sql::session::session;
 
 /// What the page names that is syntax, not a function.
-const SYNTAX: &[&str] = &["count_if", "extract", "timestampadd", "timestampdiff"];
+const SYNTAX: &[&str] = &[
+    "count_if",
+    "extract",
+    "nullifzero",
+    "percentile_disc",
+    "timediff",
+    "timestampadd",
+    "timestampdiff",
+    "zeroifnull",
+];
 
 #[test]
 fn every_documented_function_exists() {

@@ -4,31 +4,40 @@
 //! expression. Those words may change while the query means the same, and then the text must not:
 //! a checkpoint of an earlier version would be refused.
 
-use arrow::datatypes::IntervalMonthDayNano;
+use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use datafusion::common::ScalarValue;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Cast, Expr, lit};
 use millstream_sql::types::INTERVAL_FIELDS;
 
 const SECONDS_OF_A_DAY: i64 = 86_400;
 
 /// The expression's words, in which intervals are written as they always were: as months, days and
-/// nanoseconds.
+/// nanoseconds, of whatever type the computation needs them.
 pub fn in_words(expr: &Expr) -> String {
-    let with_intervals = |expr| match expr {
+    let words = expr.clone().transform(|expr| Ok(with_former_intervals(expr)));
+    words.map_or_else(|_| expr.to_string(), |words| words.data.to_string())
+}
+
+/// The operands of `expr` are done.
+fn with_former_intervals(expr: Expr) -> Transformed<Expr> {
+    match expr {
         Expr::Literal(value, metadata) => match interval(&value, metadata.as_ref()) {
-            Some(interval) => {
-                Ok(Transformed::yes(Expr::Literal(ScalarValue::from(interval), None)))
-            }
-            None => Ok(Transformed::no(Expr::Literal(value, metadata))),
+            None => Transformed::no(Expr::Literal(value, metadata)),
+            former => Transformed::yes(lit(ScalarValue::IntervalMonthDayNano(former))),
         },
-        other => Ok(Transformed::no(other)),
-    };
-    match expr.clone().transform(with_intervals) {
-        Ok(transformed) => transformed.data.to_string(),
-        Err(_) => expr.to_string(),
+        Expr::Cast(Cast { expr, field })
+            if is_interval(&expr) && matches!(field.data_type(), DataType::Duration(_)) =>
+        {
+            Transformed::yes(*expr)
+        }
+        other => Transformed::no(other),
     }
+}
+
+fn is_interval(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(_)), _))
 }
 
 /// An interval's months, days and nanoseconds; `None` for what is no interval, and for what no
@@ -54,7 +63,8 @@ fn interval(value: &ScalarValue, metadata: Option<&FieldMetadata>) -> Option<Int
 mod tests {
     use std::collections::HashMap;
 
-    use datafusion::logical_expr::{col, lit};
+    use arrow::datatypes::TimeUnit;
+    use datafusion::logical_expr::{cast, col};
 
     use super::*;
 
@@ -72,15 +82,19 @@ mod tests {
         ];
         for (value, fields, (months, days, nanoseconds)) in cases {
             let former = IntervalMonthDayNano::new(months, days, nanoseconds);
-            let former = col("ts") + lit(ScalarValue::from(former));
-            assert_eq!(in_words(&(col("ts") + literal(value, fields))), former.to_string());
+            let former = col("ts") + lit(ScalarValue::IntervalMonthDayNano(Some(former)));
+            assert_eq!(in_words(&(col("ts") + literal(value.clone(), fields))), former.to_string());
+            let duration = DataType::Duration(TimeUnit::Microsecond);
+            let as_duration = cast(literal(value, fields), duration);
+            assert_eq!(in_words(&(col("ts") + as_duration)), former.to_string());
         }
     }
 
     #[test]
     fn other_expressions_are_as_datafusion_writes_them() {
         let without_fields = lit(ScalarValue::DurationMicrosecond(Some(1)));
-        for expr in [col("a").gt(lit(1)), without_fields] {
+        let of_column = cast(col("a"), DataType::Duration(TimeUnit::Second));
+        for expr in [col("a").gt(lit(1)), without_fields, of_column] {
             assert_eq!(in_words(&expr), expr.to_string());
         }
     }

@@ -1,5 +1,5 @@
-//! `percentile`, `median`, `percentile_approx` and `mode`, computed from how often each value
-//! occurs.
+//! `percentile` and the other functions of shares of the rows, `median` and `mode`, computed from
+//! how often each value occurs.
 //!
 //! All values of a group are kept, each once. So `percentile_approx` is exact, whatever its
 //! accuracy says, at the price of a state that grows with the number of different values.
@@ -14,7 +14,7 @@ use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::Accumulator;
 use datafusion::logical_expr::function::AccumulatorArgs;
 
-use super::define::{Aggregate, Make, constant, counted, input, number, refused};
+use super::define::{Aggregate, Make, MakeOne, constant, counted, input, number, refused};
 
 pub(super) const AGGREGATES: &[Aggregate] = &[
     Aggregate {
@@ -64,6 +64,16 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
         make: Make::Single(|args| counts(args, Question::At(shares("percentile_approx", args)?))),
         moving: None,
     },
+    in_order("percentile_cont_descending", |args| {
+        let shares = shares("percentile_cont", args)?;
+        descending(args, Question::Between(shares))
+    }),
+    in_order("percentile_disc_ascending", |args| {
+        counts(args, Question::At(shares("percentile_disc", args)?))
+    }),
+    in_order("percentile_disc_descending", |args| {
+        descending(args, Question::At(shares("percentile_disc", args)?))
+    }),
     Aggregate {
         name: "mode",
         aliases: &[],
@@ -78,6 +88,23 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
         moving: None,
     },
 ];
+
+/// What `percentile_cont` and `percentile_disc` become: a value, and shares of the rows.
+const fn in_order(name: &'static str, make: MakeOne) -> Aggregate {
+    Aggregate {
+        name,
+        aliases: &[],
+        coerce: |given| {
+            counted("percentile_disc", given, 2, 2)?;
+            Ok(vec![number("percentile_disc", &given[0])?, share(&given[1])])
+        },
+        returns: |args| Ok(shaped(&DataType::Float64, &args[1])),
+        state: counts_of,
+        never_null: false,
+        make: Make::Single(make),
+        moving: None,
+    }
+}
 
 /// The type of a share of the rows, or of several.
 fn share(given: &DataType) -> DataType {
@@ -126,8 +153,12 @@ enum Question {
 }
 
 fn counts(args: &AccumulatorArgs<'_>, question: Question) -> Result<Box<dyn Accumulator>> {
-    let (of, returns) = (input(args, 0), args.return_type().clone());
-    Ok(Box::new(Counts { counts: HashMap::new(), value_bytes: 0, question, of, returns }))
+    Ok(Box::new(Counts::of(args, question, false)))
+}
+
+/// The same, from the greatest value on.
+fn descending(args: &AccumulatorArgs<'_>, question: Question) -> Result<Box<dyn Accumulator>> {
+    Ok(Box::new(Counts::of(args, question, true)))
 }
 
 #[derive(Debug)]
@@ -136,12 +167,19 @@ struct Counts {
     /// Bytes of the values, kept up to date because the size is asked for after each record batch.
     value_bytes: usize,
     question: Question,
+    /// The greatest value is the first one.
+    descending: bool,
     /// The type of the values.
     of: DataType,
     returns: DataType,
 }
 
 impl Counts {
+    fn of(args: &AccumulatorArgs<'_>, question: Question, descending: bool) -> Self {
+        let (of, returns) = (input(args, 0), args.return_type().clone());
+        Self { counts: HashMap::new(), value_bytes: 0, question, descending, of, returns }
+    }
+
     fn add(&mut self, values: &ArrayRef, times: Option<&ArrayRef>) -> Result<()> {
         let times = times.map(|times| times.as_primitive::<Int64Type>());
         for row in (0..values.len()).filter(|row| values.is_valid(*row)) {
@@ -172,6 +210,9 @@ impl Counts {
         sorted.sort_unstable_by(|left, right| {
             left.0.partial_cmp(right.0).unwrap_or(std::cmp::Ordering::Equal)
         });
+        if self.descending {
+            sorted.reverse();
+        }
         let mut rows = 0;
         let ranks = sorted.into_iter().map(|(value, count)| {
             rows += count;

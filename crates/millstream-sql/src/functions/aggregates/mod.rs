@@ -19,6 +19,7 @@ mod moments;
 mod moving;
 mod pairs;
 mod sum;
+mod vectors;
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
         moments::AGGREGATES,
         pairs::AGGREGATES,
         sum::AGGREGATES,
+        vectors::AGGREGATES,
     ];
     let ours = tables.into_iter().flatten().chain(events::aggregates());
     let ours = ours.map(|aggregate| aggregate.udaf());

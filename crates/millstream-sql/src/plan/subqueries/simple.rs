@@ -1,0 +1,119 @@
+//! Subqueries that DataFusion makes joins of itself, with Spark's answers: these it does without
+//! reading the query around them twice.
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr::{Alias, BinaryExpr, Exists, InSubquery};
+use datafusion::logical_expr::utils::{merge_schema, split_conjunction};
+use datafusion::logical_expr::{
+    Aggregate, Distinct, Expr, Filter, JoinType, LogicalPlan, Operator, Projection, Subquery,
+};
+
+use super::references::{
+    has_subquery, is_correlated, outer_columns_of_expr, plan_has_subquery, subquery_of,
+};
+use super::rows::is_row;
+
+/// Whether a condition of WHERE, one of those that AND joins, can stay as it is.
+pub(super) fn is_simple_condition(condition: &Expr) -> Result<bool> {
+    match condition {
+        Expr::Exists(Exists { subquery, .. }) => is_filtered(subquery, |_| true),
+        Expr::InSubquery(InSubquery { expr, .. }) if is_row(expr) || has_subquery(expr) => {
+            Ok(false)
+        }
+        Expr::InSubquery(InSubquery { subquery, negated, .. }) => {
+            Ok(!is_correlated(&subquery.subquery)?
+                || (!negated && is_filtered(subquery, |_| true)?))
+        }
+        other => has_simple_values(other),
+    }
+}
+
+/// Whether all subqueries in an expression of WHERE or SELECT can stay as they are.
+pub(super) fn has_simple_values(expr: &Expr) -> Result<bool> {
+    let mut all = true;
+    expr.apply(|expr| {
+        if let Some(subquery) = subquery_of(expr) {
+            all &= matches!(expr, Expr::ScalarSubquery(_)) && is_simple_value(subquery)?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(all)
+}
+
+/// Whether the value is an aggregate's, over rows that equal columns of the query around it.
+fn is_simple_value(subquery: &Subquery) -> Result<bool> {
+    let mut plan = subquery.subquery.as_ref();
+    if !is_correlated(plan)? {
+        return Ok(true);
+    }
+    let is_column = |expr: &Expr| match expr {
+        Expr::Alias(Alias { expr, .. }) => matches!(expr.as_ref(), Expr::Column(_)),
+        expr => matches!(expr, Expr::Column(_)),
+    };
+    loop {
+        plan = match plan {
+            LogicalPlan::Projection(Projection { expr, input, .. })
+                if expr.iter().all(is_column) =>
+            {
+                input
+            }
+            LogicalPlan::SubqueryAlias(alias) => &alias.input,
+            LogicalPlan::Aggregate(Aggregate { input, group_expr, aggr_expr, .. })
+                if group_expr.is_empty() && !plan_has_subquery(plan) =>
+            {
+                let is_own =
+                    |expr: &Expr| Ok(outer_columns_of_expr(expr, input.schema())?.is_empty());
+                let own = aggr_expr.iter().map(is_own).collect::<Result<Vec<_>>>()?;
+                return Ok(own.iter().all(|own| *own) && is_filtered_plan(input, is_equality)?);
+            }
+            _ => return Ok(false),
+        };
+    }
+}
+
+fn is_equality(condition: &Expr) -> bool {
+    matches!(condition, Expr::BinaryExpr(BinaryExpr { op: Operator::Eq, .. }))
+}
+
+/// Whether only conditions of WHERE refer to the query around the subquery.
+fn is_filtered(subquery: &Subquery, may_be: fn(&Expr) -> bool) -> Result<bool> {
+    let plan = subquery.subquery.as_ref();
+    if !is_correlated(plan)? {
+        return Ok(true);
+    }
+    Ok(!plan_has_subquery(plan) && is_filtered_plan(plan, may_be)?)
+}
+
+fn is_filtered_plan(plan: &LogicalPlan, may_be: fn(&Expr) -> bool) -> Result<bool> {
+    let own = || -> Result<bool> {
+        let here = merge_schema(&plan.inputs());
+        let mut own = true;
+        plan.apply_expressions(|expr| {
+            own &= outer_columns_of_expr(expr, &here)?.is_empty();
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(own)
+    };
+    match plan {
+        LogicalPlan::Filter(Filter { predicate, input, .. }) => {
+            for condition in split_conjunction(predicate) {
+                let is_own = outer_columns_of_expr(condition, input.schema())?.is_empty();
+                if !is_own && !may_be(condition) {
+                    return Ok(false);
+                }
+            }
+            is_filtered_plan(input, may_be)
+        }
+        LogicalPlan::Projection(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Distinct(Distinct::All(_)) => {
+            Ok(own()? && is_filtered_plan(plan.inputs()[0], may_be)?)
+        }
+        LogicalPlan::Join(join) if join.join_type == JoinType::Inner => Ok(own()?
+            && is_filtered_plan(&join.left, may_be)?
+            && is_filtered_plan(&join.right, may_be)?),
+        other => Ok(!is_correlated(other)?),
+    }
+}

@@ -1,0 +1,130 @@
+//! The forms of LIKE that DataFusion does not have.
+//!
+//! `x LIKE ALL (a, b)`, with ANY or SOME, negated or not, becomes a call of `like_all` or
+//! `like_any`; ILIKE is LIKE of both sides in lower case. `ESCAPE` and a literal pattern with a
+//! backslash become a call of `like`, which says where an escape stands before what it cannot.
+
+use datafusion::sql::sqlparser::ast::{Expr, Function, Spanned, UnaryOperator, Value};
+use datafusion::sql::sqlparser::tokenizer::Span;
+
+use super::ast::{arguments, call, function_name, text};
+use crate::diagnostic::Diagnostic;
+use crate::syntax::lexer::Lexed;
+
+/// LIKE or ILIKE with all that can stand in it.
+struct Like<'a> {
+    negated: bool,
+    any: bool,
+    ignores_case: bool,
+    value: &'a Expr,
+    pattern: &'a Expr,
+    escape: Option<&'a Value>,
+}
+
+impl<'a> Like<'a> {
+    fn of(expr: &'a Expr) -> Option<Self> {
+        let (ignores_case, negated, any, value, pattern, escape) = match expr {
+            Expr::Like { negated, any, expr, pattern, escape_char } => {
+                (false, *negated, *any, expr, pattern, escape_char)
+            }
+            Expr::ILike { negated, any, expr, pattern, escape_char } => {
+                (true, *negated, *any, expr, pattern, escape_char)
+            }
+            _ => return None,
+        };
+        let escape = escape.as_ref().map(|escape| &escape.value);
+        Some(Self { negated, any, ignores_case, value, pattern, escape })
+    }
+
+    /// The patterns of a list, and whether all of them must match.
+    fn list(&self) -> Option<(bool, Vec<&'a Expr>)> {
+        match self.pattern {
+            Expr::Function(function) => listed(function),
+            Expr::Tuple(patterns) if self.any => Some((false, patterns.iter().collect())),
+            Expr::Nested(pattern) if self.any => Some((false, vec![pattern])),
+            _ => None,
+        }
+    }
+
+    /// A side as it is compared.
+    fn side(&self, side: &Expr) -> Expr {
+        if self.ignores_case {
+            call("lower", vec![side.clone()], side.span())
+        } else {
+            side.clone()
+        }
+    }
+}
+
+/// `ALL (a, b)` as sqlparser reads it where it does not know it, as a call.
+fn listed(function: &Function) -> Option<(bool, Vec<&Expr>)> {
+    let all = match function_name(function).as_str() {
+        "all" => true,
+        "any" | "some" => false,
+        _ => return None,
+    };
+    Some((all, arguments(function).collect()))
+}
+
+/// Rewrites an expression where it is one of these.
+pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
+    let Some(like) = Like::of(expr) else { return Ok(()) };
+    let span = expr.span();
+    let refused = |message: &str, help: &str| Diagnostic {
+        span: lexed.span(span),
+        ..Diagnostic::nowhere(message).help(help)
+    };
+    if let Some((all, patterns)) = like.list() {
+        if patterns.is_empty() {
+            return Err(refused("LIKE ANY and LIKE ALL need a pattern", "write LIKE ANY ('a%')"));
+        }
+        if like.escape.is_some() {
+            return Err(refused(
+                "LIKE ANY and LIKE ALL take no ESCAPE",
+                "write x LIKE a ESCAPE c for each pattern",
+            ));
+        }
+        *expr = of_list(&like, all, &patterns, span);
+        return Ok(());
+    }
+    if like.any {
+        return Err(refused("LIKE ANY takes a list of patterns", "write LIKE ANY ('a%', 'b%')"));
+    }
+    let mut args = vec![like.side(like.value), like.side(like.pattern)];
+    match like.escape {
+        Some(Value::SingleQuotedString(escape)) if escape.chars().count() == 1 => {
+            args.push(text(escape.clone(), Span::empty()));
+        }
+        Some(_) => {
+            return Err(refused("the ESCAPE of LIKE is one character", "write ESCAPE '#'"));
+        }
+        None if !has_backslash(like.pattern) => return Ok(()),
+        None => {}
+    }
+    *expr = negated_if(like.negated, call("like", args, span));
+    Ok(())
+}
+
+fn of_list(like: &Like<'_>, all: bool, patterns: &[&Expr], span: Span) -> Expr {
+    let name = match (all, like.negated) {
+        (true, false) => "like_all",
+        (false, false) => "like_any",
+        (true, true) => "not_like_all",
+        (false, true) => "not_like_any",
+    };
+    let args = std::iter::once(&like.value).chain(patterns).map(|side| like.side(side));
+    call(name, args.collect(), span)
+}
+
+fn negated_if(negated: bool, expr: Expr) -> Expr {
+    if negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(expr) } } else { expr }
+}
+
+fn has_backslash(pattern: &Expr) -> bool {
+    match pattern {
+        Expr::Value(value) => {
+            matches!(&value.value, Value::SingleQuotedString(text) if text.contains('\\'))
+        }
+        _ => false,
+    }
+}

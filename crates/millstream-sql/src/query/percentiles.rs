@@ -1,0 +1,63 @@
+//! `percentile_cont(share) WITHIN GROUP (ORDER BY x)` and `percentile_disc`, as calls of the value
+//! and its share.
+//!
+//! Over a named window they stay as they are, and the planner refuses them: its order is not in
+//! sight, and with one Spark has no such call.
+
+use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArguments, Spanned, WindowType};
+
+use super::ast::{arguments, call, function_name};
+use crate::diagnostic::Diagnostic;
+use crate::syntax::lexer::Lexed;
+
+/// Rewrites a call where it is one of these.
+pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
+    let Expr::Function(function) = expr else { return Ok(()) };
+    let name = function_name(function);
+    let names = match name.as_str() {
+        "percentile_cont" => ["percentile", "percentile_cont_descending"],
+        "percentile_disc" => ["percentile_disc_ascending", "percentile_disc_descending"],
+        _ => return Ok(()),
+    };
+    if matches!(function.over, Some(WindowType::NamedWindow(_))) {
+        return Ok(());
+    }
+    let refused = |message: String| Diagnostic {
+        span: lexed.span(function.name.span()),
+        ..Diagnostic::nowhere(message).help(format!("write {name}(0.5) WITHIN GROUP (ORDER BY x)"))
+    };
+    if is_distinct(function) {
+        return Err(refused(format!("`{name}` takes no DISTINCT")));
+    }
+    if is_framed(function) {
+        return Err(refused(format!("`{name}` takes no ORDER BY and no frame in its OVER")));
+    }
+    let shares: Vec<&Expr> = arguments(function).collect();
+    let ([order], [share]) = (function.within_group.as_slice(), shares.as_slice()) else {
+        return Err(refused(format!("`{name}` takes a share, and one value in WITHIN GROUP")));
+    };
+    let name = names[usize::from(order.options.asc == Some(false))];
+    let args = vec![order.expr.clone(), (*share).clone()];
+    if let Expr::Function(made) = call(name, args, function.name.0[0].span()) {
+        function.name = made.name;
+        function.args = made.args;
+        function.within_group = Vec::new();
+    }
+    Ok(())
+}
+
+fn is_distinct(function: &Function) -> bool {
+    match &function.args {
+        FunctionArguments::List(list) => list.duplicate_treatment.is_some(),
+        _ => false,
+    }
+}
+
+fn is_framed(function: &Function) -> bool {
+    match &function.over {
+        Some(WindowType::WindowSpec(spec)) => {
+            !spec.order_by.is_empty() || spec.window_frame.is_some() || spec.window_name.is_some()
+        }
+        _ => false,
+    }
+}

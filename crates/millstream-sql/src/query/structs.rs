@@ -1,0 +1,93 @@
+//! `struct(a, b.c, d + 1, e AS f)` as `named_struct` with Spark's field names: a, c, col3 and f.
+
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Spanned};
+use datafusion::sql::sqlparser::tokenizer;
+
+use super::ast::{call, quoted_ident, text};
+use super::casts::as_int;
+use super::frame::{Frame, Relation};
+use super::streams::ALL_COLUMNS;
+use crate::diagnostic::Diagnostic;
+use crate::nearest::suggest;
+use crate::syntax::lexer::Lexed;
+
+/// The call for `struct(...)` of `values`, where names mean what `frame` says.
+pub(super) fn named_struct(
+    lexed: &Lexed,
+    frame: Option<&Frame>,
+    values: Vec<Expr>,
+) -> Result<Expr, Diagnostic> {
+    let first = values.first().map_or(tokenizer::Span::empty(), Spanned::span);
+    let args = named(frame, values, first).map_err(|message| {
+        let diagnostic = Diagnostic::nowhere(message).help("name the columns: struct(a, b)");
+        Diagnostic { span: lexed.span(first), ..diagnostic }
+    })?;
+    Ok(call("named_struct", args, first))
+}
+
+/// Names and values in turn.
+fn named(
+    frame: Option<&Frame>,
+    values: Vec<Expr>,
+    span: tokenizer::Span,
+) -> Result<Vec<Expr>, String> {
+    let mut args = Vec::new();
+    for (index, value) in values.into_iter().enumerate() {
+        let (name, value) = match value {
+            Expr::Named { expr, name } => (name.value, *expr),
+            Expr::Identifier(ident) if ident.value == ALL_COLUMNS => {
+                args.extend(all_columns(frame, None)?);
+                continue;
+            }
+            Expr::CompoundIdentifier(parts)
+                if parts.last().is_some_and(|part| part.value == ALL_COLUMNS) =>
+            {
+                args.extend(all_columns(frame, Some(&parts[..parts.len() - 1]))?);
+                continue;
+            }
+            Expr::Identifier(ident) => (ident.value.clone(), Expr::Identifier(ident)),
+            Expr::CompoundIdentifier(parts) => {
+                let name = parts.last().map(|part| part.value.clone()).unwrap_or_default();
+                (name, Expr::CompoundIdentifier(parts))
+            }
+            other => (format!("col{}", index + 1), other),
+        };
+        args.push(text(name, span));
+        args.push(value);
+        args.last_mut().into_iter().for_each(as_int);
+    }
+    Ok(args)
+}
+
+/// Names and values for `struct(*)` and `struct(t.*)`.
+fn all_columns(frame: Option<&Frame>, qualifier: Option<&[Ident]>) -> Result<Vec<Expr>, String> {
+    let frame = frame.ok_or("`*` has no columns here")?;
+    let relations: Vec<&Relation> = match qualifier {
+        None => frame.relations.iter().collect(),
+        Some(parts) => {
+            let name = parts.last().map_or("", |part| part.value.as_str());
+            let found = frame.relation(name).ok_or_else(|| {
+                let known = frame.relations.iter().filter_map(|known| known.name.as_deref());
+                format!("there is no table `{name}` here; {}", suggest(name, "tables", known))
+            })?;
+            vec![found]
+        }
+    };
+    let mut args = Vec::new();
+    for relation in relations.into_iter().filter(|relation| relation.within.is_none()) {
+        let columns = relation.columns.as_ref();
+        let columns = columns.ok_or("the columns of `*` are not known here")?;
+        for column in columns {
+            let span = tokenizer::Span::empty();
+            let mut path: Vec<Ident> =
+                relation.name.iter().map(|name| quoted_ident(name.clone(), span)).collect();
+            path.push(quoted_ident(column.name.clone(), span));
+            args.push(text(column.name.clone(), span));
+            args.push(match path.len() {
+                1 => Expr::Identifier(path.remove(0)),
+                _ => Expr::CompoundIdentifier(path),
+            });
+        }
+    }
+    Ok(args)
+}
