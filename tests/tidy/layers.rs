@@ -162,6 +162,7 @@ const MODULES: &[(&str, &[&str])] = &[
         &[
             "error",
             "progress",
+            "spark_settings",
             "statements",
             "cache",
             "narrow_gaps",

@@ -22,6 +22,7 @@ pub mod flight_sql;
 mod narrow_gaps;
 pub mod progress;
 pub mod session;
+pub mod spark_settings;
 pub mod state;
 pub mod statements;
 pub mod stores;

@@ -32,6 +32,7 @@ use crate::cluster::settings::{
 };
 use crate::error::QueryError;
 use crate::progress::Scans;
+use crate::spark_settings::{self, Known};
 use crate::state::{Limits, session_state};
 use crate::statements::Statements;
 use crate::tables::buckets::may_be_told;
@@ -166,6 +167,14 @@ impl QuerySession {
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), QueryError> {
         let refused =
             |help| ClusterError::Setting { key: key.to_owned(), value: value.to_owned(), help };
+        match spark_settings::known(key, value) {
+            Some(Known::Fits) => return Ok(()),
+            Some(Known::Fixed(here)) => {
+                let (key, value) = (key.to_owned(), value.to_owned());
+                return Err(ClusterError::FixedSetting { key, value, here }.into());
+            }
+            None => {}
+        }
         let Some(name) = key.strip_prefix("millstream.remote.") else {
             return Err(refused(SETTINGS).into());
         };

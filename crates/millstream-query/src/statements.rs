@@ -162,7 +162,8 @@ fn is_declaration(lexed: &Lexed, range: &Range<usize>) -> bool {
 
 fn statement(lexed: &Lexed, range: Range<usize>) -> Result<Statement, Diagnostic> {
     let mut cursor = Cursor::new(lexed, range.start, range.end);
-    let begins_query = ["SELECT", "WITH", "VALUES", "FROM"].iter().any(|word| cursor.is_word(word));
+    let begins_query =
+        ["SELECT", "WITH", "VALUES", "FROM", "TABLE"].iter().any(|word| cursor.is_word(word));
     if begins_query || cursor.is_token(&Token::LParen) {
         let is_insert = |pair: &[Lexeme]| pair[0].is_word("INSERT") && pair[1].is_word("INTO");
         let writes =
@@ -225,6 +226,11 @@ fn create(mut cursor: Cursor<'_>, end: usize) -> Result<Statement, Diagnostic> {
 fn set(lexed: &Lexed, range: &Range<usize>) -> Result<Step, Diagnostic> {
     let span = span_of(lexed, range);
     let text = lexed.text[span.range()].trim_start_matches(|ch: char| !ch.is_whitespace());
+    let mut cursor = Cursor::new(lexed, range.start + 1, range.end);
+    if cursor.eat_words(&["TIME", "ZONE"]).is_some() {
+        let value = lexed.text[cursor.here().start..span.end].trim().trim_matches('\'').to_owned();
+        return Ok(Step::Set { key: "spark.sql.session.timeZone".to_owned(), value });
+    }
     let Some((key, value)) = text.split_once('=') else {
         return Err(Diagnostic::at(span, "SET has no value")
             .help("write SET key = value, for example SET millstream.remote.stages = 'scan'"));

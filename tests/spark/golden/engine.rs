@@ -136,6 +136,12 @@ impl Engine {
         }
     }
 
+    /// Why a setting cannot be made. One that can be has no effect on queries, so that each is
+    /// tried on a session of its own.
+    pub fn refuses(&self, key: &str, value: &str) -> Option<String> {
+        self.session.clone().set(key, value).err().map(|error| text_of(&error))
+    }
+
     /// Runs a query after the views that stand before it.
     pub fn run(&mut self, query: &str) -> Ran {
         let views = self.views.iter();

@@ -108,9 +108,12 @@ impl File {
     }
 
     fn outcome(&mut self, text: &str, query: &Query) -> (Outcome, Option<bool>) {
-        if let Some(key) = self.settings.keys().next() {
+        let settings = self.settings.iter();
+        let mut wrong =
+            settings.filter_map(|(key, value)| self.engine.refuses(key, value.as_str()?));
+        if let Some(problem) = wrong.next() {
             // `SET` is refused, and without it the query has another meaning.
-            let refused = || Outcome::Refused(format!("there is no setting {key}"));
+            let refused = || Outcome::Refused(problem);
             return (query.error.as_ref().map_or_else(refused, |_| Outcome::BothError), None);
         }
         let outcome = match self.engine.run(text) {

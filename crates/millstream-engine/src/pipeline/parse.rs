@@ -162,7 +162,9 @@ fn flow(
 ) -> Result<FlowDeclaration, Diagnostic> {
     let from = cursor.here();
     let Insert { sink, by_name, columns } = insert(&mut cursor)?;
-    if !starts_query(&cursor) {
+    // `FROM t |> WHERE ...` and `TABLE t`
+    let is_other_form = cursor.is_word("FROM") || cursor.is_word("TABLE");
+    if !starts_query(&cursor) && !is_other_form {
         return Err(cursor.unexpected("a query (SELECT or WITH)"));
     }
     let query = vec![query(&mut cursor)?];

@@ -77,6 +77,16 @@ pub enum ClusterError {
         /// What is wrong.
         problem: String,
     },
+    /// A setting of Spark's has another value here.
+    #[error("{key} cannot be set to '{value}': it is '{here}' here and stays so")]
+    FixedSetting {
+        /// The setting.
+        key: String,
+        /// The value.
+        value: String,
+        /// The value that it has.
+        here: &'static str,
+    },
     /// A setting has a value that it cannot have.
     #[error("{key} cannot be set to '{value}': {help}")]
     Setting {
@@ -114,6 +124,7 @@ impl Classified for ClusterError {
             | Self::Directory { .. }
             | Self::Lambda { .. }
             | Self::Setting { .. }
+            | Self::FixedSetting { .. }
             | Self::TokenText
             | Self::Open { .. }
             | Self::TlsHalf

@@ -7,7 +7,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DataFusionStatement;
 use futures::FutureExt;
 
-use super::{blame, checks, grouping_sets, subqueries, windows};
+use super::{blame, checks, grouping_sets, lateral, subqueries, windows};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::functions::literals;
 use crate::functions::only_row::only_row;
@@ -63,7 +63,7 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
         Err(DataFusionError::Internal("a table's provider was not registered in memory".into()))
     })?;
     checks::check(&plan)?;
-    let plan = subqueries::joined(plan, only_row(), reads_stream)?;
+    let plan = subqueries::joined(lateral::lower(plan)?, only_row(), reads_stream)?;
     let plan = optimize::analyze(state, plan)?;
     let plan = grouping_sets::without_empty(plan, reads_stream)?;
     windows::lower(plan, reads_stream)

@@ -1,15 +1,13 @@
 //! One SELECT with its clauses: what Spark reads otherwise than DataFusion, or refuses.
 
 use datafusion::sql::sqlparser::ast::{
-    ExceptSelectItem, Expr, Function, GroupByExpr, Ident, OrderBy, OrderByKind, Select, SelectItem,
-    Spanned, UnaryOperator, Value, ValueWithSpan, WildcardAdditionalOptions, WindowSpec,
-    WindowType,
+    Expr, Function, GroupByExpr, Ident, OrderBy, OrderByKind, Select, SelectItem, Spanned,
+    UnaryOperator, Value, ValueWithSpan, WindowSpec, WindowType,
 };
-use datafusion::sql::sqlparser::tokenizer::{self, Token};
+use datafusion::sql::sqlparser::tokenizer;
 
 use super::ast::quoted_ident;
-use super::frame::{Frame, Visible};
-use super::scope::excepted;
+use super::frame::Frame;
 use super::{grouping, using};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
@@ -77,18 +75,6 @@ pub(crate) fn named_window(lexed: &Lexed, function: &mut Function) -> Result<(),
     Ok(())
 }
 
-/// `* EXCEPT (a)` has brackets.
-pub(crate) fn check_brackets(lexed: &Lexed, except: &ExceptSelectItem) -> Result<(), Diagnostic> {
-    let Some(first) = lexed.span(except.first_element.span) else { return Ok(()) };
-    let mut before = lexed.lexemes.iter().rev();
-    let before = before.find(|lexeme| lexeme.span.end <= first.start);
-    if before.is_some_and(|before| before.token != Token::LParen) {
-        let help = format!("write * EXCEPT ({})", except.first_element.value);
-        return Err(Diagnostic::at(first, "EXCEPT in a SELECT list needs brackets").help(help));
-    }
-    Ok(())
-}
-
 /// A negative number in ORDER BY names no item, and ALL may be the name of a column.
 pub(crate) fn check_order(
     lexed: &Lexed,
@@ -117,22 +103,5 @@ pub(crate) fn check_order(
             Err(Diagnostic { span, ..Diagnostic::nowhere(message) })
         }
         None => Ok(()),
-    }
-}
-
-impl Frame {
-    /// The items that `*` stands for, where joins make columns that DataFusion would not.
-    pub(super) fn all_items(&self, options: &WildcardAdditionalOptions) -> Option<Vec<SelectItem>> {
-        let visible = self.visible.as_ref()?;
-        let kept = visible.iter().filter(|one| !excepted(options, &one.column));
-        let item = |one: &Visible| {
-            let expr = one.value.clone();
-            if !one.is_merged {
-                return SelectItem::UnnamedExpr(expr);
-            }
-            let alias = quoted_ident(one.column.name.clone(), tokenizer::Span::empty());
-            SelectItem::ExprWithAlias { expr, alias }
-        };
-        Some(kept.map(item).collect())
     }
 }

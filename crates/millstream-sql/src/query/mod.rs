@@ -1,9 +1,9 @@
 //! From a query's tokens to a statement that DataFusion plans as Spark would.
 //!
-//! [`prepare`] is the way through; each of its steps is a module: [`streams`] takes out what
-//! sqlparser does not know, [`relations`] finds the tables that are read, [`stateless`] refuses
-//! what needs state over a stream, and [`rewrite`] says in DataFusion's words what Spark says in
-//! others.
+//! [`prepare`] is the way through; each of its steps is a module: [`forms`] and [`streams`] take
+//! out what sqlparser does not know, [`relations`] finds the tables that are read, [`stateless`]
+//! refuses what needs state over a stream, and [`rewrite`] says in DataFusion's words what Spark
+//! says in others.
 
 /// The condition of a join that has one; by shared or mutable reference, as the operator is given.
 macro_rules! join_constraint {
@@ -32,13 +32,17 @@ pub(crate) mod ast;
 mod blocks;
 mod brackets;
 mod casts;
+mod dialects;
+mod forms;
 mod frame;
 mod generators;
 mod grouping;
 mod intervals;
+mod joins;
 mod lambda_calls;
 mod lateral;
 mod lateral_alias;
+mod laterals;
 mod like;
 mod naming;
 mod operators;
@@ -52,6 +56,7 @@ pub(crate) mod rewrite;
 pub(crate) mod rows;
 mod scope;
 mod shapes;
+mod sorting;
 mod stateless;
 pub mod streams;
 mod structs;
@@ -59,4 +64,5 @@ mod table_calls;
 mod typed_numbers;
 mod units;
 mod using;
+mod wildcards;
 mod window_calls;

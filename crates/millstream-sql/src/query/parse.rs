@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::streams::{self, Mark, SubqueryWatermark};
+use super::{forms, joins};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::lexer::Lexed;
 use crate::syntax::unreadable::unexpected;
@@ -26,7 +27,11 @@ type Parsed = (Query, HashMap<usize, Mark>, Vec<SubqueryWatermark>);
 pub(crate) fn parse(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Parsed, Diagnostic> {
     let end = ranges.iter().filter_map(|range| piece(lexed, range)).map(|piece| piece.end);
     let end = end.max().unwrap_or(0);
-    let extracted = streams::extract(lexed, ranges)?;
+    let plain = forms::plain(lexed, ranges)?;
+    let extracted = match &plain {
+        None => streams::extract(lexed, ranges)?,
+        Some(plain) => streams::extract(plain, &[0..plain.lexemes.len()])?,
+    };
     let (mut query, next) =
         reading::read(lexed, extracted.tokens, end, |parser| parser.parse_query())?;
     if next.token != Token::EOF {
@@ -34,5 +39,6 @@ pub(crate) fn parse(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Parsed, Di
         return Err(unexpected(lexed, at, "the end of the query"));
     }
     balance::balance(&mut query);
+    joins::complete(&mut query);
     Ok((*query, extracted.marks, extracted.subqueries))
 }

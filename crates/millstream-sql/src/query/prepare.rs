@@ -1,6 +1,7 @@
 //! From a query's tokens to a statement that DataFusion plans as Spark would.
 //!
-//! 1. [`super::streams`] takes out what sqlparser does not know (`STREAM`, `WATERMARK`);
+//! 1. [`super::forms`] makes SELECTs of pipes and the like, and [`super::streams`] takes out what
+//!    sqlparser does not know (`STREAM`, `WATERMARK`);
 //! 2. sqlparser reads the rest;
 //! 3. [`super::relations`] finds the tables that are read and gives each read a name of its own;
 //! 4. [`super::stateless`] refuses what needs state over a stream;

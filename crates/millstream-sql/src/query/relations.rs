@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, ObjectNamePart, Query, Spanned, TableAlias, TableAliasColumnDef,
-    TableFactor, VisitMut, VisitorMut, With,
+    Expr, Ident, ObjectName, ObjectNamePart, Query, Spanned, TableAlias, TableFactor, VisitMut,
+    VisitorMut, With,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
@@ -18,7 +18,7 @@ use super::ast::plain_alias;
 use super::parse::parse;
 use super::prepared::{NotThere, ReadMode, STREAM_PREFIX, TableCatalog, TableRead};
 use super::streams::{AsOf, Mark, SubqueryWatermark, Watermark};
-use super::table_calls;
+use super::{laterals, table_calls};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -37,6 +37,7 @@ pub(crate) fn resolve(
         marks,
         subqueries,
         ctes: Vec::new(),
+        hiding: 0,
         taken: Vec::new(),
         views: Vec::new(),
         entered: Vec::new(),
@@ -64,6 +65,8 @@ const NAME_CASES: &str =
 /// A common table expression in sight.
 struct Cte {
     name: String,
+    /// Its name in the plan.
+    planned: String,
     /// What it adds to the query wherever it is read.
     size: usize,
 }
@@ -76,6 +79,8 @@ struct Resolver<'a> {
     subqueries: &'a mut Vec<SubqueryWatermark>,
     /// Names of the common table expressions in sight, innermost last.
     ctes: Vec<Cte>,
+    /// How many hide one of the same name.
+    hiding: usize,
     /// WITH clauses taken out of the queries being visited, and how many names were in sight.
     taken: Vec<(Option<With>, usize)>,
     /// Views being put in, outermost first.
@@ -103,7 +108,9 @@ impl VisitorMut for Resolver<'_> {
             VisitMut::visit(&mut cte.query, self)?;
             let size = std::mem::replace(&mut self.size, before);
             let name = cte.alias.name.value.clone();
-            self.ctes.push(Cte { name, size });
+            let planned = self.planned_name(&name, known);
+            cte.alias.name.value.clone_from(&planned);
+            self.ctes.push(Cte { name, planned, size });
         }
         self.taken.push((with, known));
         ControlFlow::Continue(())
@@ -146,14 +153,13 @@ impl VisitorMut for Resolver<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        table_calls::into_subquery(factor);
-        // `streams` added LATERAL to make sqlparser accept the text, and marked a query's own.
-        if let TableFactor::Derived { lateral, subquery, .. } = factor {
-            let first = self.lexed.span(subquery.span()).map(|span| span.start);
-            let mark = first.and_then(|first| self.marks.get(&first));
-            *lateral = mark.is_some_and(|mark| mark.is_lateral);
+        match factor {
+            // `streams` added LATERAL to make sqlparser accept the text, and marked a query's own.
+            TableFactor::Derived { lateral, subquery, .. } => {
+                *lateral = self.is_lateral(subquery);
+            }
+            _ => table_calls::into_plain(factor),
         }
-        name_of_range(factor);
         if let TableFactor::Table { name, sample: Some(_), .. } = factor {
             let diagnostic = Diagnostic::at(self.span_of(name), "TABLESAMPLE is not supported");
             let help = "leave it out; WHERE says which rows are wanted";
@@ -208,6 +214,24 @@ impl Resolver<'_> {
         spans.reduce(Span::to).unwrap_or(Span::new(0, 0))
     }
 
+    /// A common table expression hides one of the same name outside, whose name in the plan must be
+    /// another one. `known` are those outside.
+    fn planned_name(&mut self, name: &str, known: usize) -> String {
+        let hides = self.ctes[..known].iter().any(|cte| cte.name.eq_ignore_ascii_case(name));
+        if !hides {
+            return name.to_owned();
+        }
+        self.hiding += 1;
+        format!("{name}__{}", self.hiding)
+    }
+
+    /// Whether LATERAL is written before a subquery.
+    fn is_lateral(&self, subquery: &Query) -> bool {
+        let first = laterals::beginning(subquery).and_then(|first| self.lexed.span(first));
+        let mark = first.and_then(|first| self.marks.get(&first.start));
+        mark.is_some_and(|mark| mark.is_lateral)
+    }
+
     fn is_resolved(name: &str) -> bool {
         name.starts_with(STREAM_PREFIX)
     }
@@ -230,7 +254,7 @@ impl Resolver<'_> {
         let as_of = mark.as_ref().and_then(|mark| mark.as_of.clone());
         let mut ctes = self.ctes.iter().rev();
         let cte = ctes.find(|cte| cte.name.eq_ignore_ascii_case(&written.value));
-        if let Some((cte, size)) = cte.map(|cte| (cte.name.clone(), cte.size)) {
+        if let Some((cte, size)) = cte.map(|cte| (cte.planned.clone(), cte.size)) {
             self.count(&written.span, size).map_err(|error| error.help(SMALLER))?;
             if let Some(at) = stream {
                 return Err(not_a_table(at, &cte, "common table expression"));
@@ -365,7 +389,10 @@ impl Resolver<'_> {
     fn view_of(&self, factor: &TableFactor) -> Option<Range<usize>> {
         let TableFactor::Table { name, args: None, .. } = factor else { return None };
         let [ObjectNamePart::Identifier(ident)] = name.0.as_slice() else { return None };
-        let cte = self.ctes.iter().any(|cte| cte.name.eq_ignore_ascii_case(&ident.value));
+        let cte = self
+            .ctes
+            .iter()
+            .any(|cte| cte.planned == ident.value || cte.name.eq_ignore_ascii_case(&ident.value));
         if cte || Self::is_resolved(&ident.value) || self.catalog.table(&ident.value).is_some() {
             return None;
         }
@@ -442,20 +469,6 @@ impl Nested {
             }
             _ => Self { in_call: outer.in_case, ..outer },
         }
-    }
-}
-
-/// `range(...)` has one column, which is called `id`.
-fn name_of_range(factor: &mut TableFactor) {
-    let TableFactor::Table { name, alias, args: Some(_), .. } = factor else { return };
-    let [ObjectNamePart::Identifier(written)] = name.0.as_slice() else { return };
-    if !written.value.eq_ignore_ascii_case("range") {
-        return;
-    }
-    let alias = alias.get_or_insert_with(|| plain_alias(written.clone()));
-    if alias.columns.is_empty() {
-        let name = Ident { value: "id".to_owned(), quote_style: None, span: written.span };
-        alias.columns.push(TableAliasColumnDef { name, data_type: None });
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     CeilFloorKind, Expr, Function, FunctionArguments, Ident, JoinConstraint, JoinOperator,
     ObjectName, ObjectNamePart, OneOrManyWithParens, Query, Select, SelectItem,
@@ -20,14 +20,16 @@ use super::ast::{
     text,
 };
 use super::casts::as_int;
-use super::frame::{Column, Frame};
+use super::frame::{Frame, Resolved};
 use super::naming::expr_name;
 use super::operators::{conditional, rlike, rounded, with_constant};
 use super::prepared::TableRead;
-use super::scope::{Scopes, excepted};
+use super::scope::Scopes;
+use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, intervals, lambda_calls, lateral,
-    lateral_alias, like, percentiles, rows, structs, units, using, window_calls,
+    lateral_alias, laterals, like, percentiles, rows, sorting, structs, units, using, wildcards,
+    window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -58,6 +60,7 @@ pub(crate) fn rewrite_over(
         taken: Vec::new(),
         found: Diagnostics::default(),
         parameters: Vec::new(),
+        visited: Vec::new(),
     };
     let _: ControlFlow<()> = VisitMut::visit(query, &mut rewriter);
     rewriter.found.into_result()
@@ -69,19 +72,22 @@ struct Rewriter<'a> {
     /// The frames of the queries being visited, innermost last.
     frames: Vec<Frame>,
     /// Which of them are of a SELECT in whose FROM a subquery is being visited: what stands beside
-    /// a subquery is not seen in it.
+    /// a subquery is not seen in it. A LATERAL one has a frame of what stands before it instead.
     hidden: Vec<usize>,
     /// WITH clauses taken out of the queries being visited, and how many names were visible.
     taken: Vec<(Option<With>, usize)>,
     found: Diagnostics,
     /// The parameters of the functions `x -> ...` being visited, innermost last.
     parameters: Vec<Vec<String>>,
+    /// By SELECT being visited, how many relations of its FROM clause have been.
+    visited: Vec<usize>,
 }
 
 impl VisitorMut for Rewriter<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        sorting::into_order(query);
         let known = self.scopes.ctes.len();
         let mut with = query.with.take();
         for cte in with.iter_mut().flat_map(|with| &mut with.cte_tables) {
@@ -132,6 +138,7 @@ impl VisitorMut for Rewriter<'_> {
         }
         self.using_columns(select, &frame);
         self.frames.push(frame);
+        self.visited.push(0);
         let items = std::mem::take(&mut select.projection);
         for item in items {
             match self.item(item) {
@@ -142,21 +149,33 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<()> {
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        laterals::name_subqueries(select);
         self.frames.pop();
+        self.visited.pop();
         ControlFlow::Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        if is_of_its_own(factor) {
+        if let TableFactor::Derived { lateral, .. } = factor {
+            let before = lateral.then(|| self.before());
             self.hidden.push(self.frames.len().saturating_sub(1));
+            self.frames.extend(before);
+        }
+        // The tables of a join in parentheses are counted one by one.
+        let is_one = !matches!(factor, TableFactor::NestedJoin { .. });
+        if let Some(visited) = self.visited.last_mut() {
+            *visited += usize::from(is_one);
         }
         ControlFlow::Continue(())
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        if is_of_its_own(factor) {
+        if let TableFactor::Derived { lateral, .. } = factor {
             self.hidden.pop();
+            if *lateral {
+                self.frames.pop();
+            }
         }
         ControlFlow::Continue(())
     }
@@ -217,6 +236,15 @@ impl Rewriter<'_> {
         all.filter(move |(at, _)| !is_hidden(*at)).map(|(_, frame)| frame)
     }
 
+    /// What a LATERAL subquery sees of the SELECT in whose FROM it is: the relations before it.
+    fn before(&self) -> Frame {
+        let Some(frame) = self.frames.last() else { return Frame::default() };
+        let count = self.visited.last().copied().unwrap_or(0);
+        let relations = frame.relations.iter().take(count).cloned().collect();
+        let (merged, visible) = (frame.merged.clone(), frame.visible.clone());
+        Frame { relations, merged, visible, ..Frame::default() }
+    }
+
     /// Whether a query around the one being visited has columns that a name in it can mean.
     fn is_within(&self) -> bool {
         self.visible().any(|frame| !frame.result_first && !frame.relations.is_empty())
@@ -241,7 +269,7 @@ impl Rewriter<'_> {
             SelectItem::UnnamedExpr(expr) => (expr, None),
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias)),
             SelectItem::Wildcard(mut options) => {
-                self.excepted(&mut options)?;
+                wildcards::spell(self.lexed, self.frame(), &mut options)?;
                 if let Some(items) = self.frame().all_items(&options) {
                     return Ok(items);
                 }
@@ -280,16 +308,24 @@ impl Rewriter<'_> {
             _ if parts.len() == 1 && self.frame().stands_for_other(&parts[0]) => String::new(),
             Some(found) if found.is_field => String::new(),
             Some(found) => found.parts.last().cloned().unwrap_or_default(),
+            // DataFusion names a column of an outer query otherwise.
+            None if self.outer(parts).is_some() => String::new(),
             None => parts.last().map(|part| part.value.clone()).unwrap_or_default(),
         }
     }
 
+    /// What a name means in the queries around this one.
+    fn outer(&self, parts: &[Ident]) -> Option<Resolved> {
+        let outer = self.frames.split_last().map_or(&[][..], |(_, outer)| outer);
+        outer.iter().rev().find_map(|frame| frame.resolve(parts))
+    }
+
     fn qualified_wildcard(
-        &mut self,
+        &self,
         kind: SelectItemQualifiedWildcardKind,
         mut options: WildcardAdditionalOptions,
     ) -> Result<Vec<SelectItem>, Diagnostic> {
-        self.excepted(&mut options)?;
+        wildcards::spell(self.lexed, self.frame(), &mut options)?;
         let SelectItemQualifiedWildcardKind::ObjectName(mut name) = kind else {
             return Ok(vec![SelectItem::QualifiedWildcard(kind, options)]);
         };
@@ -304,31 +340,19 @@ impl Rewriter<'_> {
         } else if let Some(DataType::Struct(fields)) =
             self.frame().resolve(&parts).and_then(|found| found.data_type)
         {
-            let kept = fields.iter().filter(|field| !is_excepted(&options, field.name()));
-            let items = kept.map(|field| {
+            let is_kept = |field: &&FieldRef| !excepts(&options, field.name());
+            let items = fields.iter().filter(is_kept).map(|field| {
                 let name = quoted_ident(field.name().clone(), parts[0].span);
                 let mut path = parts.clone();
                 path.push(name.clone());
                 SelectItem::ExprWithAlias { expr: Expr::CompoundIdentifier(path), alias: name }
             });
             return Ok(items.collect());
+        } else if let Some(items) = laterals::columns_of(&self.frames, &name, &options) {
+            return Ok(items);
         }
         let kind = SelectItemQualifiedWildcardKind::ObjectName(name);
         Ok(vec![SelectItem::QualifiedWildcard(kind, options)])
-    }
-
-    /// Gives the columns of `* EXCEPT (...)` their declared spelling.
-    fn excepted(&self, options: &mut WildcardAdditionalOptions) -> Result<(), Diagnostic> {
-        let Some(except) = &mut options.opt_except else { return Ok(()) };
-        blocks::check_brackets(self.lexed, except)?;
-        let names =
-            std::iter::once(&mut except.first_element).chain(&mut except.additional_elements);
-        for name in names {
-            if let Some(found) = self.frame().resolve(std::slice::from_ref(name)) {
-                name.value = found.parts[0].clone();
-            }
-        }
-        Ok(())
     }
 
     fn expression(&mut self, expr: &mut Expr) -> Result<(), Diagnostic> {
@@ -522,15 +546,6 @@ fn merge_columns(select: &Select, frame: &mut Frame) {
     if frame.visible.is_none() {
         frame.visible = using::merged(select, &frame.relations);
     }
-}
-
-/// Whether a table is a subquery that does not see the tables beside it.
-fn is_of_its_own(factor: &TableFactor) -> bool {
-    matches!(factor, TableFactor::Derived { lateral: false, .. })
-}
-
-fn is_excepted(options: &WildcardAdditionalOptions, name: &str) -> bool {
-    excepted(options, &Column { name: name.to_owned(), data_type: None })
 }
 
 /// `ltrim(what, text)` and `rtrim(what, text)` name the text last, unlike DataFusion's.

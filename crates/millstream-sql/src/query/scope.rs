@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::ast::{generator, item_expr, one_part};
 use super::frame::{Column, Frame, Relation};
 use super::naming::item_name;
+use super::wildcards::{excepted, replacement};
 use super::{generators, grouping, shapes, using, window_calls};
 
 /// The columns of the tables that a query can name.
@@ -117,14 +118,16 @@ impl Scopes {
             match item {
                 SelectItem::Wildcard(options) if using::merges(&select.from) => {
                     let all = using::joined(&select.from, &frame.relations)?.columns;
-                    let all = all.into_iter().map(|one| one.column);
-                    columns.extend(all.filter(|one| !excepted(options, one)));
+                    let kept = all.iter().map(|one| &one.column);
+                    let kept = kept.filter(|one| !excepted(options, one));
+                    columns.extend(kept.map(|one| replaced(options, &frame, one)));
                 }
                 SelectItem::Wildcard(options) => {
                     // The columns of a lateral view are its relation's already, or come last.
                     for relation in &frame.relations {
                         let all = relation.columns.as_ref()?;
-                        columns.extend(all.iter().filter(|one| !excepted(options, one)).cloned());
+                        let kept = all.iter().filter(|one| !excepted(options, one));
+                        columns.extend(kept.map(|one| replaced(options, &frame, one)));
                     }
                 }
                 SelectItem::QualifiedWildcard(
@@ -275,10 +278,10 @@ fn generated(frame: &Frame, item: &SelectItem) -> Option<Vec<Column>> {
     }
 }
 
-pub(super) fn excepted(options: &WildcardAdditionalOptions, column: &Column) -> bool {
-    options.opt_except.as_ref().is_some_and(|except| {
-        std::iter::once(&except.first_element)
-            .chain(&except.additional_elements)
-            .any(|name| name.value.eq_ignore_ascii_case(&column.name))
-    })
+/// A column of `*`, with another type where an expression takes its place.
+fn replaced(options: &WildcardAdditionalOptions, frame: &Frame, column: &Column) -> Column {
+    match replacement(options, &column.name) {
+        Some(expr) => Column { name: column.name.clone(), data_type: frame.data_type(expr) },
+        None => column.clone(),
+    }
 }

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     Spanned, TableFactor, TableWithJoins, Value, Visit, Visitor,
 };
 
+use super::laterals::has_lateral;
 use super::prepared::{ReadMode, STREAM_PREFIX, TableRead};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::query::streams::WITHIN_WATERMARK;
@@ -67,6 +68,10 @@ impl Visitor for Check<'_> {
         }
         if select.from.iter().any(|table| self.stream_of_tables(table).is_some()) {
             self.select(select);
+            if has_lateral(&select.from) {
+                let at = self.word_before("LATERAL", self.span_of(select));
+                self.needs_state(at, "LATERAL");
+            }
         } else if is_within_watermark(select) {
             let message = "WITHIN WATERMARK is for streams: over a batch DISTINCT ON (...) is all";
             let at = self.after_select(select);

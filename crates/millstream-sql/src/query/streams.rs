@@ -13,6 +13,7 @@ use std::time::Duration;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use super::brackets::Brackets;
+use super::dialects;
 use super::lambda_calls::is_exists_call;
 use super::typed_numbers::TypedNumber;
 use crate::diagnostic::{Diagnostic, Span};
@@ -127,7 +128,7 @@ struct Extraction<'a> {
 
 impl Extraction<'_> {
     fn step(&mut self) -> Result<(), Diagnostic> {
-        refuse_window_table_functions(&self.cursor)?;
+        dialects::check(&self.cursor)?;
         if self.in_from() && self.cursor.is_word("WATERMARK") && self.follows_a_table() {
             return self.watermark();
         }
@@ -184,15 +185,25 @@ impl Extraction<'_> {
         Ok(())
     }
 
-    /// A query's own LATERAL, which is kept.
+    /// A query's own LATERAL, which is kept; the subquery behind it is marked.
     fn lateral(&mut self, lexeme: &Lexeme) -> Result<(), Diagnostic> {
-        let is_query = self.brackets.is_query(self.cursor.at + 1);
-        let Some(first) = self.cursor.nth(2).filter(|_| is_query) else {
-            return Err(Diagnostic::at(lexeme.span, "LATERAL is for a subquery here")
-                .help("LATERAL VIEW explode(array) t AS e makes rows of an array; else join"));
-        };
-        self.out.marks.insert(first.span.start, Mark { is_lateral: true, ..Mark::NONE });
-        Ok(())
+        let is_open =
+            |at: usize| self.cursor.nth(at).is_some_and(|next| next.token == Token::LParen);
+        if self.brackets.is_query(self.cursor.at + 1) {
+            // `((SELECT ...) UNION ...)` is one, too.
+            let first = (2..).find(|at| !is_open(*at)).and_then(|at| self.cursor.nth(at));
+            if let Some(first) = first {
+                let mark = Mark { is_lateral: true, ..Mark::NONE };
+                self.out.marks.insert(first.span.start, mark);
+            }
+            return Ok(());
+        }
+        let name = self.cursor.nth(1).map(|name| &name.token);
+        if matches!(name, Some(Token::Word(_))) && is_open(2) {
+            return Ok(());
+        }
+        Err(Diagnostic::at(lexeme.span, "LATERAL is for a subquery or a function here")
+            .help("LATERAL VIEW explode(array) t AS e makes rows of an array; else join"))
     }
 
     /// Keeps track of the part of the query.
@@ -200,10 +211,8 @@ impl Extraction<'_> {
         let clause = *self.clauses.last().unwrap_or(&Clause::Other);
         match &lexeme.token {
             Token::LParen => self.clauses.push(match clause {
-                Clause::From | Clause::WithinFrom if self.brackets.is_query(self.cursor.at) => {
-                    Clause::Other
-                }
-                Clause::From | Clause::WithinFrom => Clause::WithinFrom,
+                Clause::From | Clause::WithinFrom if self.groups_joins() => Clause::WithinFrom,
+                Clause::From | Clause::WithinFrom => Clause::Other,
                 _ if self.previous().is_some_and(|last| last.is_word("STRUCT")) => Clause::Struct,
                 _ => Clause::Other,
             }),
@@ -238,6 +247,11 @@ impl Extraction<'_> {
 
     fn in_from(&self) -> bool {
         matches!(self.clauses.last(), Some(Clause::From | Clause::WithinFrom))
+    }
+
+    /// True at a parenthesis in FROM around a join; others hold a query, arguments or a condition.
+    fn groups_joins(&self) -> bool {
+        self.may_start_table() && !self.brackets.is_query(self.cursor.at)
     }
 
     /// True where a table's name is expected.
@@ -497,20 +511,6 @@ fn interval_text(parts: &[Lexeme]) -> String {
         other => other.to_string(),
     });
     words.collect::<Vec<_>>().join(" ")
-}
-
-/// Flink's window functions in FROM or GROUP BY.
-fn refuse_window_table_functions(cursor: &Cursor<'_>) -> Result<(), Diagnostic> {
-    let calls = cursor.nth(1).is_some_and(|next| next.token == Token::LParen);
-    let help = match () {
-        () if !calls => return Ok(()),
-        () if cursor.is_word("TUMBLE") => "GROUP BY window(ts, '1 minute')",
-        () if cursor.is_word("HOP") => "GROUP BY window(ts, '10 minutes', '1 minute')",
-        () => return Ok(()),
-    };
-    let word = &cursor.lexed.text[cursor.here().range()];
-    Err(Diagnostic::at(cursor.here(), format!("{word} is not Spark's form of a window"))
-        .help(format!("write {help}")))
 }
 
 /// Where the parenthesis begins that the tokens end with.

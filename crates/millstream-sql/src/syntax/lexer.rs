@@ -58,6 +58,16 @@ impl Dialect for SparkDialect {
     fn supports_select_wildcard_except(&self) -> bool {
         true
     }
+    // What `|> SET` stands for; a query's own is refused where pipes are read.
+    fn supports_select_wildcard_replace(&self) -> bool {
+        true
+    }
+    fn supports_pipe_operator(&self) -> bool {
+        true
+    }
+    fn supports_cross_join_constraint(&self) -> bool {
+        true
+    }
     fn supports_struct_literal(&self) -> bool {
         true
     }
@@ -149,7 +159,7 @@ pub struct Lexed {
     pub text: Arc<str>,
     /// Its tokens in order.
     pub lexemes: Vec<Lexeme>,
-    lines: LineIndex,
+    lines: Arc<LineIndex>,
 }
 
 impl Lexed {
@@ -171,7 +181,12 @@ impl Lexed {
             let span = Span::new(lines.byte(text, at.start), lines.byte(text, at.end));
             push(&mut lexemes, Lexeme { token, span, at });
         }
-        Ok(Self { text: text.into(), lexemes, lines })
+        Ok(Self { text: text.into(), lexemes, lines: Arc::new(lines) })
+    }
+
+    /// Other tokens over the same text.
+    pub(crate) fn with(&self, lexemes: Vec<Lexeme>) -> Self {
+        Self { text: Arc::clone(&self.text), lexemes, lines: Arc::clone(&self.lines) }
     }
 
     /// The bytes of a range of sqlparser's; `None` for its empty span.

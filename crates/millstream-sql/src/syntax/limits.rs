@@ -26,6 +26,8 @@ const FUNCTIONS_MAX: usize = 4;
 const OPERATORS_MAX: usize = 150;
 /// ANDs and ORs one after the other.
 const CONDITIONS_MAX: usize = 3_000;
+/// Words between two queries.
+pub(crate) const SET_OPERATORS: &[&str] = &["UNION", "EXCEPT", "INTERSECT", "MINUS"];
 /// Set operators one after the other.
 const UNIONS_MAX: usize = 250;
 /// Joins and lateral views one after the other.
@@ -185,6 +187,12 @@ impl<'a> Count<'a> {
                     (level.items, "make a struct of some of them: struct(a, b, ...)");
                 at_most(count, ITEMS_MAX, lexeme, "columns", help)?;
             }
+            // A step of a pipe begins.
+            Token::VerticalBarRightAngleBracket => {
+                let level = self.level();
+                level.next_expression();
+                (level.reads, level.selects) = (false, false);
+            }
             Token::Arrow => {
                 self.level().functions += 1;
                 let count = self.levels.iter().map(|level| level.functions).sum();
@@ -295,8 +303,9 @@ impl<'a> Count<'a> {
     fn follows_operator(&self, at: usize) -> bool {
         let is_from = self.lexemes[at].is_word("FROM");
         self.before(at).is_some_and(|before| {
-            // `*` may be all columns; `IS DISTINCT FROM` is an operator.
-            (is_operator(before) && before.token != Token::Mul)
+            // `*` may be all columns, and `|>` begins a step; `IS DISTINCT FROM` is an operator.
+            let begins = matches!(before.token, Token::Mul | Token::VerticalBarRightAngleBracket);
+            (is_operator(before) && !begins)
                 || (is_from && before.is_word("DISTINCT"))
                 || before.is_word("AND")
                 || before.is_word("OR")

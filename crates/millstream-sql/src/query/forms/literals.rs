@@ -1,0 +1,132 @@
+//! Texts that stand side by side, which are one, and names that are written as texts.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::tokens::Added;
+use crate::syntax::lexer::Lexeme;
+
+/// True at the second of two texts that stand side by side.
+pub(super) fn continues_text(tokens: &[Lexeme], at: usize) -> bool {
+    let is_text = |at: usize| matches!(tokens[at].token, Token::SingleQuotedString(_));
+    at > 0 && is_text(at) && is_text(at - 1)
+}
+
+/// True at `IDENTIFIER('...`.
+pub(super) fn is_identifier(tokens: &[Lexeme], at: usize) -> bool {
+    tokens[at].is_word("IDENTIFIER")
+        && tokens.get(at + 1).is_some_and(|next| next.token == Token::LParen)
+        && matches!(tokens.get(at + 2).map(|next| &next.token), Some(Token::SingleQuotedString(_)))
+}
+
+/// `'a' 'b'` as `'ab'`, and `IDENTIFIER('t.' || 'a')` as `t.a`.
+pub(super) fn plain(tokens: &[Lexeme]) -> Vec<Lexeme> {
+    let mut plain: Vec<Lexeme> = Vec::with_capacity(tokens.len());
+    let mut at = 0;
+    while at < tokens.len() {
+        let lexeme = &tokens[at];
+        if continues_text(tokens, at)
+            && let (Some(last), Token::SingleQuotedString(more)) = (plain.last_mut(), &lexeme.token)
+            && let Token::SingleQuotedString(text) = &mut last.token
+        {
+            text.push_str(more);
+            at += 1;
+            continue;
+        }
+        if is_identifier(tokens, at)
+            && let Some((name, length)) = name(&tokens[at..])
+        {
+            plain.extend(name);
+            at += length;
+            continue;
+        }
+        plain.push(lexeme.clone());
+        at += 1;
+    }
+    plain
+}
+
+/// The name that `IDENTIFIER(...)` means, and how many tokens that is.
+fn name(tokens: &[Lexeme]) -> Option<(Vec<Lexeme>, usize)> {
+    let mut text = String::new();
+    let mut at = 2;
+    loop {
+        let Token::SingleQuotedString(part) = &tokens.get(at)?.token else { return None };
+        text.push_str(part);
+        at += 1;
+        match tokens.get(at)?.token {
+            Token::StringConcat => at += 1,
+            Token::SingleQuotedString(_) => {}
+            Token::RParen => break,
+            _ => return None,
+        }
+    }
+    let added = Added(&tokens[0]);
+    let mut name = Vec::new();
+    for part in parts(&text)? {
+        if !name.is_empty() {
+            name.push(added.token(Token::Period));
+        }
+        name.push(added.token(Token::make_word(&part, Some('`'))));
+    }
+    Some((name, at + 1))
+}
+
+/// The parts of a name with dots, each bare or in backticks.
+fn parts(text: &str) -> Option<Vec<String>> {
+    let (mut parts, mut rest) = (Vec::new(), text);
+    loop {
+        let part = if let Some(quoted) = rest.strip_prefix('`') {
+            let (part, behind) = quoted_part(quoted)?;
+            rest = behind;
+            part
+        } else {
+            let end = rest.find('.').unwrap_or(rest.len());
+            let (part, behind) = rest.split_at(end);
+            let is_bare = |ch: char| ch.is_alphanumeric() || ch == '_';
+            if part.is_empty() || !part.chars().all(is_bare) {
+                return None;
+            }
+            rest = behind;
+            part.to_owned()
+        };
+        parts.push(part);
+        match rest.strip_prefix('.') {
+            Some(behind) => rest = behind,
+            None => return rest.is_empty().then_some(parts),
+        }
+    }
+}
+
+/// What stands before the backtick that ends a name, and what behind it.
+fn quoted_part(text: &str) -> Option<(String, &str)> {
+    let mut part = String::new();
+    let mut rest = text;
+    loop {
+        let end = rest.find('`')?;
+        part.push_str(&rest[..end]);
+        rest = &rest[end + 1..];
+        match rest.strip_prefix('`') {
+            Some(behind) => {
+                part.push('`');
+                rest = behind;
+            }
+            None => return Some((part, rest)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+
+    #[test]
+    fn a_name_is_taken_apart_at_its_dots() {
+        let of = |text| parts(text).unwrap_or_default();
+        assert_eq!(of("a.b"), ["a", "b"]);
+        assert_eq!(of("`a.``b`.c"), ["a.`b", "c"]);
+        assert_eq!(of("``"), [""]);
+        for wrong in ["", "a.", "a b", "`a", "a;b"] {
+            assert_eq!(parts(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Forms of queries that sqlparser does not know, as those that it knows: Spark's pipe syntax,
+//! `TABLE t`, FROM before SELECT, PIVOT, texts side by side, and `IDENTIFIER('...')`.
+//!
+//! `FROM t |> WHERE a > 1 |> EXTEND a + 1 AS b |> ORDER BY b` is read here, before sqlparser sees
+//! it, and becomes `SELECT * FROM (SELECT *, a + 1 AS b FROM t WHERE (a > 1)) ORDER BY b`. All
+//! that comes later knows only SELECTs, so that a pipe means over a stream what its SELECT means.
+//!
+//! Tokens keep their places in the text; those that are added have the place of the operator that
+//! they stand for. [`tokens`] finds words outside of parentheses, [`primary`] reads what a pipe can
+//! begin with, [`relation`] is what its steps have made so far, and [`steps`] are the operators;
+//! [`pivots`] are PIVOT and UNPIVOT.
+
+mod literals;
+mod missing;
+mod pivot_names;
+mod pivots;
+mod primary;
+mod relation;
+mod steps;
+mod tokens;
+
+use std::ops::Range;
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use crate::diagnostic::Diagnostic;
+use crate::syntax::lexer::{Lexed, Lexeme};
+use crate::syntax::limits;
+use tokens::{outside, starts_step};
+
+/// The query of `ranges` without these forms, where it has any.
+///
+/// # Errors
+/// An operator that is not there, or one that is not supported.
+pub(crate) fn plain(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Option<Lexed>, Diagnostic> {
+    let tokens: Vec<Lexeme> =
+        ranges.iter().flat_map(|range| lexed.lexemes[range.clone()].iter().cloned()).collect();
+    if !has_other_forms(&tokens) {
+        return Ok(None);
+    }
+    let plain = lexed.with(level(&literals::plain(&tokens))?);
+    // Each step is a subquery around those before it.
+    match limits::check(&plain).0.into_iter().next() {
+        Some(exceeded) => Err(exceeded),
+        None => Ok(Some(plain)),
+    }
+}
+
+fn has_other_forms(tokens: &[Lexeme]) -> bool {
+    (0..tokens.len()).any(|at| {
+        starts_step(tokens, at)
+            || tokens[at].is_word("TABLE")
+            || literals::continues_text(tokens, at)
+            || literals::is_identifier(tokens, at)
+            || pivots::begins(tokens, at)
+            || (tokens[at].is_word("FROM") && primary::may_begin(tokens, at))
+    })
+}
+
+/// What stands within one parenthesis, or within none.
+fn level(tokens: &[Lexeme]) -> Result<Vec<Lexeme>, Diagnostic> {
+    let mut plain = Vec::with_capacity(tokens.len());
+    let mut at = 0;
+    while at < tokens.len() {
+        plain.push(tokens[at].clone());
+        at += 1;
+        if plain.last().is_some_and(|last| last.token == Token::LParen) {
+            let end = tokens::end_of_parenthesis(tokens, at);
+            plain.extend(level(&tokens[at..end])?);
+            at = end;
+        }
+    }
+    let plain = pivots::all(plain)?;
+    if outside(&plain).any(|at| starts_step(&plain, at)) {
+        return steps::run(plain);
+    }
+    Ok(primary::all(plain))
+}

@@ -1,0 +1,113 @@
+//! What the columns of PIVOT are called where no name was written: `2012`, `{2012, x}`, and with
+//! several aggregates `2012_sum(a)`. A name that only an evaluation would tell has to be written.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::tokens::listed;
+use crate::diagnostic::{Diagnostic, Span};
+use crate::syntax::lexer::Lexeme;
+
+pub(super) fn text_of(lexeme: &Lexeme) -> String {
+    match &lexeme.token {
+        Token::Word(word) => word.value.clone(),
+        Token::SingleQuotedString(text) => text.clone(),
+        Token::Number(digits, _) => digits.clone(),
+        other => other.to_string(),
+    }
+}
+
+pub(super) fn text_of_all(tokens: &[Lexeme]) -> String {
+    tokens.iter().map(text_of).collect()
+}
+
+/// What the column of a value is called.
+pub(super) fn value_name(value: &[Lexeme], place: Span) -> Result<String, Diagnostic> {
+    let texts: Option<Vec<String>> = listed(value).into_iter().map(literal).collect();
+    match texts.as_deref() {
+        Some([text]) => Ok(text.clone()),
+        Some(several) => Ok(format!("{{{}}}", several.join(", "))),
+        None => {
+            let at = value.first().map_or(place, |first| first.span);
+            let message = "a column of PIVOT for this value has to be named";
+            Err(Diagnostic::at(at, message).help("write IN (value AS name, ...)"))
+        }
+    }
+}
+
+/// A literal as text.
+fn literal(value: &[Lexeme]) -> Option<String> {
+    match value {
+        [only] => match &only.token {
+            Token::SingleQuotedString(text) => Some(text.clone()),
+            Token::Number(digits, _) => is_plain(digits).then(|| digits.clone()),
+            Token::Word(_) => {
+                let word = ["true", "false", "null"].into_iter().find(|word| only.is_word(word));
+                word.map(str::to_owned)
+            }
+            _ => None,
+        },
+        [sign, number] if sign.token == Token::Minus => match &number.token {
+            Token::Number(digits, _) => is_plain(digits).then(|| format!("-{digits}")),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// True for digits that are the number's text: `1e2` is 100.0, `007` is 7, and `.5` is 0.5.
+fn is_plain(digits: &str) -> bool {
+    let whole = digits.split('.').next().unwrap_or("");
+    let leads = whole.is_empty() || (whole.len() > 1 && whole.starts_with('0'));
+    let is_number = digits.chars().all(|digit| digit.is_ascii_digit() || digit == '.');
+    is_number && !leads && !digits.ends_with('.')
+}
+
+/// What Spark calls an aggregate: `sum(a)`, `count(1)`.
+pub(super) fn aggregate_name(aggregate: &[Lexeme], place: Span) -> Result<String, Diagnostic> {
+    let name = match aggregate {
+        [function, open, of, close]
+            if open.token == Token::LParen && close.token == Token::RParen =>
+        {
+            let name = text_of(function).to_lowercase();
+            match of.token {
+                Token::Mul if name == "count" => Some("count(1)".to_owned()),
+                Token::Word(_) => Some(format!("{name}({})", text_of(of))),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    name.ok_or_else(|| {
+        let at = aggregate.first().map_or(place, |first| first.span);
+        Diagnostic::at(at, "this aggregate of PIVOT has to be named")
+            .help("write PIVOT (sum(a + b) AS s, ... FOR ...)")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::syntax::lexer::Lexed;
+
+    #[test]
+    fn literals_are_called_as_they_are_written() {
+        let named = |text| {
+            let lexed = Lexed::new(text).expect("the text has tokens");
+            value_name(&lexed.lexemes, lexed.lexemes[0].span).ok()
+        };
+        let cases = [
+            ("'x y'", Some("x y")),
+            ("2012", Some("2012")),
+            ("-1.50", Some("-1.50")),
+            ("TRUE", Some("true")),
+            ("(2012, 'x')", Some("{2012, x}")),
+            ("1e2", None),
+            ("007", None),
+            ("DATE '2026-01-31'", None),
+            ("a", None),
+        ];
+        for (text, name) in cases {
+            assert_eq!(named(text).as_deref(), name, "{text}");
+        }
+    }
+}
