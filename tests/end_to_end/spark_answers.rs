@@ -1,4 +1,5 @@
 //! The answers that `tests/slt` and the examples expect are Spark's: Spark itself runs the queries.
+//! So is the list of functions from which the reference is made.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -19,6 +20,12 @@ fn spark_gives_the_answers_that_are_expected_here() {
     let jars = cache::jars("spark-avro-4.2.0", include_str!("../spark/avro.xml"));
     files.insert(0, jars.expect("the jar can be downloaded"));
     run_on_spark("running the queries of tests/slt on Spark", "slt.py", &files);
+}
+
+#[test]
+fn spark_has_the_functions_that_are_listed() {
+    let list = cache::repository().join("tests/spark/functions.txt");
+    run_on_spark("comparing the list of Spark's functions", "functions.py", &[list]);
 }
 
 #[test]

@@ -45,7 +45,8 @@ fn record_batches_of_all_rows() {
     run_all(8192);
 }
 
-fn files() -> Vec<PathBuf> {
+/// The files, in the order of their names.
+pub fn files() -> Vec<PathBuf> {
     // As the build directory may be shared, where this was compiled need not be where it runs.
     let here =
         std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
