@@ -360,20 +360,12 @@ pub(super) fn of_values(values: Values) -> Result<LogicalPlan> {
         let cells = rows.iter().map(|row| before(&row[column]).unwrap_or(row[column].clone()));
         let cells: Vec<Expr> = cells.collect();
         let types = cells.iter().map(|cell| cell.get_type(&none)).collect::<Result<Vec<_>>>()?;
-        let common = with_decimals(&types).or_else(|| int_beside_null(&types));
-        let Some(common) = common else { continue };
+        let Some(common) = with_decimals(&types) else { continue };
         for ((row, cell), of) in rows.iter_mut().zip(cells).zip(types) {
             row[column] = cast_to(cell, &of, &common)?;
         }
     }
     LogicalPlanBuilder::values(rows)?.build()
-}
-
-/// INT, where there are only such values and NULLs.
-fn int_beside_null(types: &[DataType]) -> Option<DataType> {
-    let known = |found: &DataType| *found == DataType::Int32 || found.is_null();
-    let has_both = types.contains(&DataType::Int32) && types.contains(&DataType::Null);
-    (has_both && types.iter().all(known)).then_some(DataType::Int32)
 }
 
 /// Casts the columns of a UNION to their common types where decimals are among them.

@@ -168,6 +168,14 @@ fn one_by_one(case: Case) -> Expr {
     *nested.expect("a CASE has a condition")
 }
 
+/// A NULL without the type that it was given when the numbers beside it had other ones.
+fn plain_null(cell: Expr) -> Expr {
+    match cell {
+        Expr::Literal(value, None) if value.is_null() => Expr::Literal(ScalarValue::Null, None),
+        cell => cell,
+    }
+}
+
 /// Rewrites all expressions of one node from the inside out; its columns keep their names.
 pub(super) fn rewrite(
     plan: LogicalPlan,
@@ -196,7 +204,9 @@ pub(super) fn rewrite(
     plan.map_data(|plan| match plan {
         // The column types follow from the expressions, and only the builder derives them.
         LogicalPlan::Values(values) if changes => {
-            LogicalPlanBuilder::values(values.values)?.build()
+            let rows = values.values.into_iter();
+            let rows = rows.map(|row| row.into_iter().map(plain_null).collect());
+            LogicalPlanBuilder::values(rows.collect())?.build()
         }
         LogicalPlan::Union(union) => {
             Ok(LogicalPlan::Union(Union::try_new_with_loose_types(union.inputs)?))

@@ -14,6 +14,7 @@ use super::ast::{arguments, call, function_name, generator_name, quoted_ident, t
 use super::frame::{Column, Frame};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
+use crate::types::spark_type;
 
 /// What makes the rows, and the columns that they have.
 struct Generator<'a> {
@@ -175,27 +176,47 @@ fn of_array(
     Ok(columns)
 }
 
-/// More columns than a query has a use for, but few enough for any text.
-const STACK_MAX: usize = 10_000;
+/// More rows than a query has a use for, but few enough to be planned one by one.
+const STACK_MAX: usize = 1_000;
 
 fn stacked(frame: &Frame, rows: &Expr, values: &[&Expr]) -> Result<Vec<Column>, Refused> {
-    let width = width(rows, values.len())?;
-    let types = values[..width].iter().map(|value| frame.data_type(value));
-    Ok(types.enumerate().map(|(at, found)| column(&format!("col{at}"), found)).collect())
+    let count = row_count(rows).filter(|_| !values.is_empty()).ok_or_else(|| {
+        let message =
+            format!("`stack` takes a number of rows up to {STACK_MAX}, a literal, and values");
+        (message, "write stack(2, a, b, c, d) for two rows of two columns".to_owned())
+    })?;
+    let width = values.len().div_ceil(count);
+    (0..width).map(|at| stacked_column(frame, at, values, width)).collect()
 }
 
-fn width(rows: &Expr, values: usize) -> Result<usize, Refused> {
-    let count = match rows {
-        Expr::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) => digits.parse().ok(),
-        _ => None,
+fn row_count(rows: &Expr) -> Option<usize> {
+    let Expr::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) = rows else {
+        return None;
     };
-    match count.filter(|count: &usize| (1..=STACK_MAX).contains(count)) {
-        Some(count) if values > 0 => Ok(values.div_ceil(count)),
-        _ => Err((
-            "`stack` takes a number of rows, a literal, and values for them".to_owned(),
-            "write stack(2, a, b, c, d) for two rows of two columns".to_owned(),
-        )),
+    digits.parse().ok().filter(|count| (1..=STACK_MAX).contains(count))
+}
+
+/// One column of `stack`. Spark converts none of its values.
+fn stacked_column(
+    frame: &Frame,
+    at: usize,
+    values: &[&Expr],
+    width: usize,
+) -> Result<Column, Refused> {
+    let types = values.iter().skip(at).step_by(width).map(|value| frame.data_type(value));
+    let mut known = types.flatten().filter(|data_type| !data_type.is_null());
+    let first = known.next();
+    let is_text = |data_type: &DataType| *data_type == DataType::Utf8;
+    if let Some(first) = &first
+        && let Some(other) = known.find(|other| is_text(first) != is_text(other))
+    {
+        let (first, other) = (spark_type(first), spark_type(&other));
+        return Err((
+            format!("column {} of `stack` has values of {first} and of {other}", at + 1),
+            "convert them by CAST to one type".to_owned(),
+        ));
     }
+    Ok(column(&format!("col{at}"), first))
 }
 
 /// The array of structs to unnest; none where the argument is the array to unnest.
@@ -226,7 +247,10 @@ fn array(generator: &Generator<'_>) -> Option<Expr> {
                 });
                 call("named_struct", values.collect(), span)
             };
-            let rows = generator.args[1..].chunks(width).map(row);
+            let rows = row_count(first).unwrap_or_default();
+            let mut values = generator.args[1..].chunks(width);
+            // Rows without values are NULLs.
+            let rows = (0..rows).map(|_| row(values.next().unwrap_or_default()));
             Some(call("array", rows.collect(), span))
         }
     }
