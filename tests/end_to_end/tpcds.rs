@@ -1,10 +1,10 @@
 //! TPC-DS in Spark's words, beside DuckDB: the 99 queries, their variants, and those of a later
 //! version of the specification, with joins, subqueries, sets, groupings and windows of every kind.
 //!
-//! The texts are Spark's own, which is whose SQL we promise ([`spark_inputs`]); the tables are made by
+//! The texts are Spark's own, since its SQL is promised ([`spark_inputs`]); the tables are made by
 //! DuckDB, and so are the answers. `tests/olap/tpcds.py` says where DuckDB has to be asked in other
-//! words, and `tests/olap/ties.py` when rows in another order are the same answer. What is known not
-//! to be equal is in `tests/olap/tpcds.known`, with a reason for each query.
+//! words, and `tests/olap/ties.py` when rows in another order are the same answer. What is known
+//! not to be equal is in `tests/olap/tpcds.known`, with a reason for each query.
 //!
 //! At this scale a quarter of the answers has no rows: there is one shop, and few items. The same
 //! comparison at larger scales is in `bench/README.md`.

@@ -1,11 +1,11 @@
 """Answers and times of `millstream query` beside DuckDB's, over the same files, in one run.
 
-DATA has a Parquet file for each table of the suite: `tpchgen-cli parquet -s 0.1 -o DATA` makes those
-of TPC-H, `hits.py DATA/hits.parquet` that of the 43 queries, `tpcds.py DATA --scale 0.1` those of
-TPC-DS. Prints a JSON object per query: whether the rows are equal, different, or the query refused,
-and the milliseconds of each engine, the best of all runs; at the end the sums. Exit status 1 if any
-answer of Millstream is not DuckDB's, but for the queries that --known names: lines `QUERY OUTCOME:
-REASON`, each of which has to be so.
+DATA has a Parquet file for each table of the suite: `tpchgen-cli parquet -s 0.1 -o DATA` makes
+those of TPC-H, `hits.py DATA/hits.parquet` that of the 43 queries, `tpcds.py DATA --scale 0.1`
+those of TPC-DS. Prints a JSON object per query: whether the rows are equal, different, or the query
+refused, and the milliseconds of each engine, the best of all runs; at the end the sums. Exit status
+1 if any answer of Millstream is not DuckDB's, but for the queries that --known names: lines `QUERY
+OUTCOME: REASON`, each of which has to be so.
 
 Other engines are named by --beside: `datafusion` and `spark` are Python packages (`pip install
 datafusion pyspark`), `ballista` and `distributed` (datafusion-distributed) are in the program that
@@ -221,7 +221,8 @@ def parsed():
     parser.add_argument("--first", default="", help="statements before each query, such as SET")
     parser.add_argument("--texts", type=pathlib.Path, default=tpcds.cache(),
                         help="where the queries of TPC-DS are; in the tests' cache without it")
-    parser.add_argument("--known", type=pathlib.Path, help="a file of answers known not to be equal")
+    parser.add_argument("--known", type=pathlib.Path,
+                        help="a file of answers that are known not to be equal")
     parser.add_argument("--limit", type=float, default=3600, help="seconds that a query may take")
     parser.add_argument("--jobs", type=int, default=1,
                         help="queries at a time; with more than one, times say nothing")
@@ -244,22 +245,25 @@ class Outcomes:
         lines = known.read_text().splitlines() if known else []
         for line in lines:
             if line.strip() and not line.startswith("#"):
-                name, outcome, reason = re.fullmatch(r"(\S+) (different|refused): (.+)", line).groups()
-                self.known[name] = (outcome, reason)
+                entry = re.fullmatch(r"(\S+) (different|refused): \S.*", line)
+                if entry is None:
+                    raise SystemExit(f"{known}: a line is `QUERY OUTCOME: REASON`, not: {line}")
+                self.known[entry[1]] = entry[2]
         self.counts = dict.fromkeys(["equal", "different", "refused", "without_rows"], 0)
         self.complaints = []
 
     def add(self, name, outcome, rows):
         self.counts[outcome] += 1
         self.counts["without_rows"] += not rows
-        expected, _ = self.known.pop(name, ("equal", ""))
+        expected = self.known.pop(name, "equal")
         if outcome != expected:
             self.complaints.append(f"{name} is {outcome}, not {expected}")
 
     def end(self, is_all):
         """All complaints; an entry about a query that is not there is one, too."""
         if is_all:
-            self.complaints += [f"{name} is known, and there is no such query" for name in self.known]
+            missing = [f"{name} is known, and there is no such query" for name in self.known]
+            self.complaints += missing
         return self.complaints
 
 

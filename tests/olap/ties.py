@@ -1,16 +1,16 @@
 """Whether rows are an answer to a query whose order leaves several answers open.
 
-ORDER BY says nothing about rows with the same keys, and LIMIT may cut between them. So DuckDB is asked
-for all rows with their keys: the query is taken apart as DuckDB parses it, keys that are no columns of
-the answer are added to it, and LIMIT is taken away. Rows with the same keys then have to be the
-same rows, in whatever order, and where the limit cuts them, some of the same rows.
+ORDER BY says nothing about rows with the same keys, and LIMIT may cut between them. So DuckDB is
+asked for all rows with their keys: the query is taken apart as DuckDB parses it, keys that are no
+columns of the answer are added to it, and LIMIT is taken away. Rows with the same keys then have to
+be the same rows, in whatever order, and where the limit cuts them, some of the same rows.
 """
 
 import json
 
 
 def problem(connection, text, mine, same, alike):
-    """What is wrong with the rows `mine`, or None. `same` compares a value of theirs, which is text,
+    """What is wrong with the rows `mine`, or None. `same` compares a value of them, which is text,
     with one of DuckDB's, and `alike` two of DuckDB's."""
     limit, keys, rows, width = all_rows(connection, text)
     expected = len(rows) if limit is None else min(limit, len(rows))

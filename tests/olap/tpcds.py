@@ -2,10 +2,11 @@
 
     python tpcds.py DATA --scale 1
 
-writes a Parquet file for each of the 24 tables into DATA. The texts of the queries are in Spark's jar
-of tests, which the tests of this repository unpack into a cache (`testkit/src/spark_inputs.rs`):
-`tpcds` has 103 after version 1.4 of the specification, variants among them, and `tpcds-v2.7.0` the 32
-that are others in version 2.7; these are called `v2.7-q...` here. They are asked as they stand.
+writes a Parquet file for each of the 24 tables into DATA. The texts of the queries are in Spark's
+jar of tests, which the tests of this repository unpack into a cache
+(`testkit/src/spark_inputs.rs`): `tpcds` has 103 after version 1.4 of the specification, variants
+among them, and `tpcds-v2.7.0` the 32 that are others in version 2.7; these are called `v2.7-q...`
+here. They are asked as they stand.
 DuckDB is asked the same but for what `DUCKDB` lists, since its SQL would mean something else by it.
 """
 
