@@ -18,7 +18,7 @@ use crate::{cache, oracle, program, queries, spark_inputs};
 const SCALE: &str = "0.01";
 /// Queries at a time, each a process, and the seconds that one may take.
 const JOBS: &str = "2";
-const LIMIT: &str = "120";
+const LIMIT: &str = "300";
 
 fn python(script: &str) -> Command {
     let mut python = Command::new(oracle::installed().join("bin/python"));
