@@ -11,7 +11,8 @@
 //!   Pulsar and [`pulsar_pair`] two brokers of it, [`pubsub`] a Pub/Sub, [`bigquery`] an emulator
 //!   of BigQuery;
 //! - a [`passage`] stands in front of any server, and its connections can go silent;
-//! - [`cache`] keeps what is downloaded once; [`certificates`] are made anew;
+//! - [`cache`] keeps what is downloaded once, [`spark_inputs`] among it; [`certificates`] are made
+//!   anew;
 //! - [`disk_record`] records what a process does to files, and what a power cut leaves of them;
 //! - [`process`] starts children that end with this process; a [`program`] is one with a name, a
 //!   log and figures of what it uses;
@@ -45,6 +46,7 @@ pub mod redis;
 pub mod registry;
 mod requests;
 pub mod rights;
+pub mod spark_inputs;
 pub mod tokens;
 pub mod topics;
 pub mod wait;

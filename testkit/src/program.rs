@@ -197,9 +197,14 @@ pub fn output(what: &'static str, command: Command, remedy: &str) -> Result<Stri
 
 /// As [`output`], where what it prints matters only if it fails.
 pub fn run(what: &'static str, command: Command, remedy: &str) -> Result<(), Error> {
+    printed(what, command, remedy).map(drop)
+}
+
+/// As [`output`], where all that it printed is in the message if it fails.
+pub fn printed(what: &'static str, command: Command, remedy: &str) -> Result<String, Error> {
     let Output { status, stdout, stderr } = finish(command, remedy)?;
     if status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&stdout).into_owned());
     }
     let said = [stdout, stderr].concat();
     Err(Error::Failed { what, status, output: String::from_utf8_lossy(&said).into_owned() })

@@ -14,7 +14,8 @@
 //! it can wait for an event ([`wait`]).
 
 use millstream_testkit::{
-    cache, certificates, cluster, http_receiver, kafka, process, program, proxy, topics, wait,
+    cache, certificates, cluster, http_receiver, kafka, process, program, proxy, spark_inputs,
+    topics, wait,
 };
 
 mod checkpoint;
@@ -92,6 +93,7 @@ mod spark_answers;
 mod spark_handover;
 mod stateful_flows;
 mod three_brokers;
+mod tpcds;
 mod triggers;
 mod user_analytics;
 mod webhook;

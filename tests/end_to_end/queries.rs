@@ -194,13 +194,13 @@ fn hits() -> Pipeline {
     pipeline
 }
 
-/// All queries of a suite beside DuckDB.
+/// All queries of a suite beside DuckDB; what became of each is printed.
 pub fn compare(data: &Path, flags: &[&str]) {
     let mut compare = Command::new(oracle::installed().join("bin/python"));
     compare.arg("-B").arg(cache::repository().join("tests/olap/compare.py"));
     compare.env("MILLSTREAM_TOKEN", "secret");
     compare.arg(env!("CARGO_BIN_EXE_millstream")).arg(data).args(["--runs", "1"]).args(flags);
-    program::run("comparing answers with DuckDB's", compare, "").unwrap();
+    println!("{}", program::printed("comparing answers with DuckDB's", compare, "").unwrap());
 }
 
 #[test]

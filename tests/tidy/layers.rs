@@ -390,6 +390,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "admin",
             "program",
             "cache",
+            "spark_inputs",
             "certificates",
             "http_receiver",
             "requests",

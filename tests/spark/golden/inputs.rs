@@ -3,26 +3,6 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use millstream_testkit::{cache, program};
-
-/// A directory with `sql-tests/inputs` and `test-data` of Spark's jar, downloaded once.
-pub fn directory() -> PathBuf {
-    let pom = include_str!("inputs.xml");
-    let made = cache::prepared("spark-golden-4.2.0", pom, |directory| {
-        let file = directory.join("pom.xml");
-        fs::write(&file, pom).expect("the new directory is writable");
-        let mut maven = Command::new("mvn");
-        maven.args(["--quiet", "--batch-mode", "--file"]).arg(&file);
-        maven.args(["dependency:unpack-dependencies", "-DincludeScope=runtime"]);
-        maven.arg("-Dmdep.unpack.includes=sql-tests/inputs/**,test-data/postgresql/**");
-        maven.arg(format!("-DoutputDirectory={}", directory.display()));
-        let remedy = "install Maven: apt-get install maven";
-        program::run("unpacking Spark's test inputs with Maven", maven, remedy)
-    });
-    made.expect("Spark's test inputs can be downloaded")
-}
 
 /// The bytes of the input files that were needed so far.
 pub struct Texts {
@@ -31,7 +11,8 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Of the files below `sql-tests/inputs` of [`directory`].
+    /// Of the files below `sql-tests/inputs` of
+    /// [`directory`](millstream_testkit::spark_inputs::directory).
     pub fn new(inputs: &Path) -> Self {
         Self { directory: inputs.join("sql-tests/inputs"), read: HashMap::new() }
     }

@@ -2,7 +2,7 @@
 //!
 //! Spark's jar of tests has some 250 files of statements. What Spark answers to them was asked once
 //! (`answers.py`) and is in `expected`: numbers of statements, their places and checksums, columns
-//! and rows. The texts stay in the jar, which is downloaded ([`inputs`]). So the test needs no
+//! and rows. The texts stay in the jar, which is downloaded ([`spark_inputs`]). So the test needs no
 //! Spark; another one has Spark answer a few files again.
 //!
 //! A statement goes the way of `millstream query` ([`engine`]): tables are Parquet files with the
@@ -37,7 +37,7 @@ mod tables;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use millstream_testkit::{cache, program};
+use millstream_testkit::{cache, program, spark_inputs};
 
 use run::Run;
 
@@ -52,6 +52,11 @@ fn here() -> PathBuf {
     cache::repository().join("tests/spark/golden")
 }
 
+/// Where the texts are.
+fn unpacked() -> PathBuf {
+    spark_inputs::directory().expect("Spark's test inputs can be downloaded")
+}
+
 /// Where Spark's answers are.
 fn expected() -> PathBuf {
     here().join("expected")
@@ -59,7 +64,7 @@ fn expected() -> PathBuf {
 
 #[test]
 fn queries_of_spark_have_the_outcomes_that_are_known() {
-    let inputs = inputs::directory();
+    let inputs = unpacked();
     let wanted = std::env::var("MILLSTREAM_GOLDEN_FILES").ok();
     if std::env::var_os("MILLSTREAM_GOLDEN_ASK").is_some() {
         ask(&expected(), &[]);
@@ -107,7 +112,7 @@ fn ask(out: &Path, files: &[&str]) {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let mut nice = Command::new("nice");
     nice.args(["-n", "19"]).arg(python.join("bin/python")).arg("-B");
-    nice.arg(here().join("answers.py")).arg(inputs::directory());
+    nice.arg(here().join("answers.py")).arg(unpacked());
     nice.arg(jars.expect("the jar can be downloaded")).arg(out).args(files);
     nice.env("SPARK_LOCAL_IP", "127.0.0.1").env_remove("SPARK_HOME");
     nice.current_dir(directory.path());
