@@ -122,6 +122,10 @@ ROWS = (
                "a machine of two cores carries less; `windowed --soak` is the longest run here"),
     unmeasured(SOURCE, "need grows linearly with the input; fixed costs dominate small jobs", "",
                "one machine; no benchmark adds workers"),
+    unmeasured(SOURCE, "machines, sizes of messages, own code, aggregation, keys and windows "
+               "change the result", "", "named without figures; `windowed --curve` varies the keys"),
+    unmeasured(SOURCE, "costs by region, hours, workers, machine and disk", "",
+               "what that service asks for; this one has no price"),
     unmeasured(SOURCE, "a higher target of processor use is cheaper and has a worse tail", "",
                "no benchmark varies how busy the engine is at one latency"),
     unmeasured(SOURCE, "streams of the Storage Write API; a flush every", "200 and 500; 5 s",

@@ -4,7 +4,7 @@ The benchmark calls what the sink calls; a commit is what a micro-batch without 
 of. Theirs runs on several machines over an object store, ours on the local disk.
 """
 
-from ..lines import value
+from ..lines import Untaken, value
 from ..model import Experiment, Figure, Row, Source, less, unmeasured
 
 SOURCE = Source(
@@ -29,11 +29,16 @@ EXPERIMENTS = (
         "delta --actions 700000 --configuration classic,steered --commits 42 --pause 60000",
     ),
     Experiment(
+        "delta-growth",
+        "delta --actions 100000,700000 --configuration classic,steered --commits 12 --pause 0",
+        "delta --actions 700000,5000000 --configuration classic,steered --commits 42",
+    ),
+    Experiment(
         "delta-spark",
-        "delta --actions 100000 --configuration off --commits 10 --peers spark,spark-parts "
-        "--peer-commits 22 --engines {engines}",
-        "delta --actions 700000 --configuration off --commits 10 --peers spark,spark-parts "
-        "--peer-commits 60 --engines {engines}",
+        "delta --actions 100000 --configuration off --commits 10 --peers spark "
+        "--part-size 12500 --peer-commits 22 --engines {engines}",
+        "delta --actions 700000 --configuration off --commits 10 --peers spark "
+        "--part-size 100000 --peer-commits 60 --engines {engines}",
     ),
 )
 
@@ -57,6 +62,21 @@ def part_mb(lines: list[dict]) -> float:
     return size / step("full.parts", 1, "multi-part")(lines)
 
 
+def growth(configuration: str):
+    """Time of a checkpoint over that of the smallest table, each for as many entries."""
+
+    def take(lines: list[dict]) -> float:
+        sizes = {line.get("actions") for line in lines} - {None}
+        small, large = min(sizes), max(sizes)
+        if small == large:
+            raise Untaken("tables of two sizes are needed")
+        path, where = "steady.checkpoint_ms_median", {"configuration": configuration}
+        of = [value(path, actions=actions, **where)(lines) for actions in (small, large)]
+        return of[1] / of[0] / (large / small)
+
+    return take
+
+
 ROWS = (
     Row(SOURCE, "an ordinary micro-batch, one checkpoint file: p50", less("about 20 s", 20, "s"),
         "delta-checkpoints", commit("p50", "classic")),
@@ -75,6 +95,10 @@ ROWS = (
         "delta-checkpoints", step("steady.checkpoint_ms_median", S, "classic")),
     Row(SOURCE, "writing the checkpoint in parts of 100,000, all of it",
         less("5 s, 8 tasks", 5, "s"), "delta-checkpoints", step("full.wall_ms", S, "multi-part")),
+    Row(SOURCE, "how that time grows, one file: 1 if as fast as the table",
+        Figure("with the log", unit="times"), "delta-growth", growth("classic")),
+    Row(SOURCE, "how it grows with the default: 1 if as fast as the table",
+        Figure("not said", unit="times"), "delta-growth", growth("steered")),
     Row(SOURCE, "reading the table's state, one file", less("5 s, two of 17 tasks", 5, "s"),
         "delta-checkpoints", step("open.wall_ms", S, "classic"),
         note="the table is opened and all live files are listed"),

@@ -80,6 +80,8 @@ ROWS = (
     unmeasured(SOURCE, "a whole node as a function: not addressable, and out of descriptors",
                "1,024 descriptors", "an attempt that failed; a runner here connects to one node, "
                "and no benchmark counts its descriptors"),
+    unmeasured(SOURCE, "runners spare a node the encoding and decoding of messages", "",
+               "no benchmark counts messages or the time of their encoding"),
     unmeasured(SOURCE, "two virtual processors need so much memory", "1,770 MiB",
                "a property of AWS Lambda"),
     unmeasured(SOURCE, "a file of 1 GiB is downloaded and processed by a function", "20 to 30 s",

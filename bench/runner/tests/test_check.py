@@ -2,11 +2,11 @@
 
 import json
 import tempfile
-import unittest
 from pathlib import Path
 from unittest import mock
 
 from runner import check, place
+from runner.tests.case import Case
 
 TABLE = """# How fast
 
@@ -22,16 +22,16 @@ COMMENT = ("<!-- figures: bench/results/peers.jsonl at abc1234, summary lines, "
            "columns p50_ms, p99_ms -->\n")
 
 
-class Check(unittest.TestCase):
+class Check(Case):
     """A README.md, and a file of lines."""
 
     def setUp(self):
-        self.root = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.root = Path(self.enter(tempfile.TemporaryDirectory()))
         (self.root / "bench/results").mkdir(parents=True)
         self.store()
         self.age = 3
         git = mock.patch.object(place, "git", lambda *arguments: f"{self.age}\n")
-        self.enterContext(git)
+        self.enter(git)
 
     def store(self, commit="abc1234", name="peers"):
         """Stores the lines."""

@@ -2,17 +2,17 @@
 
 import subprocess
 import tempfile
-import unittest
 from pathlib import Path
 
 from runner import place
+from runner.tests.case import Case
 
 
-class Commit(unittest.TestCase):
+class Commit(Case):
     """Trees that differ have different names."""
 
     def setUp(self):
-        self.root = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.root = Path(self.enter(tempfile.TemporaryDirectory()))
         self.git("init", "--quiet")
         self.write("code", "one")
         self.write("bench/results/sources.md", "a page")

@@ -15,26 +15,27 @@ from runner.experiments import EXPERIMENTS, ROWS
 from runner.model import REDUCED
 from runner.results import result
 from runner.state import Kept
+from runner.tests.case import Case
 
 FAKE = Path(__file__).resolve().parent / "fake_bench"
 
 
-class Run(unittest.TestCase):
+class Run(Case):
     """A directory, and the environment of one run."""
 
     def setUp(self):
-        self.directory = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.directory = Path(self.enter(tempfile.TemporaryDirectory()))
         self.calls = self.directory / "calls"
         environment = {"FAKE_CALLS": str(self.calls), "FAKE_FAIL": ""}
-        self.enterContext(mock.patch.dict(os.environ, environment))
+        self.enter(mock.patch.dict(os.environ, environment))
         here = {"kernel": "Linux 6.1", "java": 'openjdk version "17.0.9"'}
-        self.enterContext(mock.patch.object(place, "system", lambda: here))
-        self.enterContext(mock.patch.object(work, "engines", lambda: "/engines"))
+        self.enter(mock.patch.object(place, "system", lambda: here))
+        self.enter(mock.patch.object(work, "engines", lambda: "/engines"))
         self.commit("abc1234")
 
     def commit(self, name: str):
         """The tree is at this commit."""
-        self.enterContext(mock.patch.object(place, "commit", lambda root: name))
+        self.enter(mock.patch.object(place, "commit", lambda root: name))
 
     def run_sources(self, *flags: str) -> int:
         """Gives the exit status."""
