@@ -123,7 +123,7 @@ ROWS = (
     unmeasured(SOURCE, "twice the input needs twice the workers, small jobs apart", "",
                "one machine; no benchmark adds workers"),
     unmeasured(SOURCE, "machines, sizes of messages, own code, aggregation, keys and windows "
-               "change the result", "", "named without figures; `windowed --curve` varies the keys"),
+               "change the result", "", "named without figures; `windowed --curve` varies keys"),
     unmeasured(SOURCE, "costs by region, hours, workers, machine and disk", "",
                "what that service asks for; this one has no price"),
     unmeasured(SOURCE, "busier workers cost less, and the slowest messages take longer", "",

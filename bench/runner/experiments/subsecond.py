@@ -201,7 +201,7 @@ ROWS = (
     within_a_second("cassandra", "Cassandra"),
     within_a_second("pulsar", "Pulsar, exactly once", delivery="exactly-once"),
     within_a_second("pulsar", "Pulsar, at least once", delivery="at-least-once"),
-    unmeasured(SOURCE, "unusual traffic, or an access without a right: security is told", "", NO_CASE),
+    unmeasured(SOURCE, "unusual traffic, or access without a right: security is told", "", NO_CASE),
     unmeasured(SOURCE, "personal data that a service logs: its team is told", "", NO_CASE),
     unmeasured(SOURCE, "an emergency in an elevator: guards are told where", "", NO_CASE),
     unmeasured(SOURCE, "a generator that gets too hot: its supervisor is told", "", NO_CASE),
