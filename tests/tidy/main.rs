@@ -5,6 +5,7 @@
 mod imports;
 mod layers;
 mod oracles;
+mod runner;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,211 @@
+"""Spark's Structured Streaming with offset management off the critical path.
+
+Their checkpoint is on an object store whose latency they do not tell. Here a write to the
+checkpoint takes 100 ms (`--put-latency 100`), in memory; listing and deleting take nothing.
+"""
+
+from ..lines import reduction, saving, sustained, value
+from ..model import FULL, REDUCED, Experiment, Figure, Row, Source, less, more, unmeasured
+
+SOURCE = Source(
+    "subsecond",
+    "Databricks: Latency goes subsecond in Apache Spark Structured Streaming",
+    "https://www.databricks.com/blog/latency-goes-subsecond-apache-spark-structured-streaming",
+    "As theirs, quantiles are by Apache DataSketches, and a record of Kafka counts when a reader "
+    "has it. Quantiles are p99 where an absolute time is compared, and p50 where a reduction is. A "
+    "write to the checkpoint takes 100 ms here, and milliseconds that are saved follow from that; "
+    "how long theirs takes is not published.",
+)
+
+CONFIGURATIONS = "none,plain,async-purge,async-progress,async-both,default"
+
+EXPERIMENTS = (
+    Experiment(
+        "progress-rate",
+        "offset-management --route rate-to-stats --rate 100000,500000,1000000 --partitions 1 "
+        f"--put-latency 100 --configuration {CONFIGURATIONS} --seconds 3 --repeat 1",
+        "offset-management --route rate-to-stats --rate 100000,500000,1000000 --partitions 40 "
+        f"--put-latency 0,30,100 --configuration {CONFIGURATIONS} --seconds 10 --repeat 3",
+    ),
+    Experiment(
+        "progress-kafka",
+        "offset-management --route kafka-to-kafka --rate 10000 --partitions 4 "
+        f"--put-latency 100 --configuration {CONFIGURATIONS} --seconds 4 --repeat 1",
+        "offset-management --route kafka-to-kafka --rate 100000,500000,1000000 --partitions 40 "
+        f"--put-latency 0,100 --configuration {CONFIGURATIONS} --seconds 10 --repeat 3",
+    ),
+    Experiment(
+        "three-brokers",
+        "kafka-to-kafka --cluster --rate 1000 --partitions 4 --systems relay,millstream "
+        "--seconds 5 --warmup 3 --repeat 1 --broker-warmup 20",
+        "kafka-to-kafka --cluster --rate 100000 --partitions 40 --systems relay,millstream "
+        "--seconds 20 --warmup 10 --repeat 3",
+    ),
+    Experiment(
+        "spark-here",
+        "peers --system relay,millstream,spark-micro-batch,spark-async --rate 1000 --seconds 10 "
+        "--warmup 15 --repeat 1",
+        "peers --system relay,millstream,spark-micro-batch,spark-async --rate 1000 --cluster "
+        "--seconds 30 --warmup 30 --repeat 3",
+    ),
+    Experiment(
+        "redis",
+        "redis --rate 1000 --seconds 8 --repeat 1",
+        "redis --rate 1000,10000 --seconds 30 --repeat 3",
+    ),
+    Experiment(
+        "cassandra",
+        "cassandra --rate 1000 --seconds 8 --repeat 1",
+        "cassandra --rate 1000 --seconds 30 --repeat 3",
+    ),
+    Experiment(
+        "pulsar",
+        "pulsar --rate 1000 --seconds 8 --repeat 1",
+        "pulsar --rate 1000,10000 --seconds 30 --repeat 3",
+    ),
+    Experiment(
+        "freshness",
+        "freshness --rate 10000 --seconds 10 --repeat 1",
+        "freshness --rate 10000 --seconds 60 --repeat 3",
+    ),
+)
+
+
+def p(quantile: int, configuration: str, route: str, rate: int):
+    """A quantile of one configuration, in milliseconds."""
+    return value(
+        f"p{quantile}_ms",
+        line="round",
+        route=route,
+        rate=rate,
+        put_latency_ms=100,
+        configuration=configuration,
+    )
+
+
+def generated(rate: int) -> list[Row]:
+    """Generated rows to the sink that measures them, at one rate."""
+
+    def of(quantile: int, configuration: str):
+        return p(quantile, configuration, "rate-to-stats", rate)
+
+    where = f"rate to stats, {rate:,} rows/s"
+    return [
+        Row(SOURCE, f"{where}: p99 with both improvements", less("below 100 ms", 100, "ms"),
+            "progress-rate", of(99, "async-both")),
+        Row(SOURCE, f"{where}: p50 saved by both improvements", more("85 to 86 %", 85, "%"),
+            "progress-rate", reduction(of(50, "plain"), of(50, "async-both"))),
+        Row(SOURCE, f"{where}: p50 saved by asynchronous progress alone",
+            more("about 65 %", 65, "%"), "progress-rate",
+            reduction(of(50, "plain"), of(50, "async-progress"))),
+        Row(SOURCE, f"{where}: share of p50 that is offset management",
+            Figure("most of it", unit="%"), "progress-rate",
+            reduction(of(50, "plain"), of(50, "none"))),
+    ]
+
+
+def between_topics(rate: int, size: str) -> list[Row]:
+    """From one topic to the other, at one rate."""
+
+    def of(quantile: int, configuration: str):
+        return p(quantile, configuration, "kafka-to-kafka", rate)
+
+    where = f"Kafka to Kafka, {rate:,} records/s"
+    note = "one broker, not three"
+    rows = [
+        (f"{where}: p99 before", Figure("700 to 900 ms", 800, "ms"), of(99, "plain")),
+        (f"{where}: p99 with both improvements", less("150 to 250 ms", 250, "ms"),
+         of(99, "async-both")),
+        (f"{where}: p50 saved by both improvements, in percent", more("65 to 75 %", 65, "%"),
+         reduction(of(50, "plain"), of(50, "async-both"))),
+        (f"{where}: p50 saved by asynchronous progress alone", Figure("200 to 250 ms", 200, "ms"),
+         saving(of(50, "plain"), of(50, "async-progress"))),
+        (f"{where}: p50 saved by both improvements", Figure("about 500 ms", 500, "ms"),
+         saving(of(50, "plain"), of(50, "async-both"))),
+    ]
+    return [Row(SOURCE, what, figure, "progress-kafka", take, size, note)
+            for what, figure, take in rows]
+
+
+def on_three_brokers(rate: int, size: str) -> Row:
+    """The defaults, on three brokers with as many replicas."""
+    return Row(
+        SOURCE,
+        f"Kafka to Kafka, three brokers, three replicas, {rate:,} records/s: p99",
+        less("250 ms or less", 250, "ms"),
+        "three-brokers",
+        sustained("p99_ms", line="round", configuration="millstream", rate=rate),
+        size,
+        "the engine's defaults; the checkpoint is on the local disk",
+    )
+
+
+def spark(configuration: str):
+    """The median latency of Spark on this machine."""
+    return value("p50_ms", line="summary", configuration=configuration)
+
+
+def within_a_second(experiment: str, store: str, **where) -> Row:
+    """A fast store or bus that alerts are written to."""
+    return Row(
+        SOURCE,
+        f"operational pipelines write to {store}: p99 at 1,000 rows/s",
+        less("within a second", 1000, "ms"),
+        experiment,
+        value("millstream_p99_ms", line="summary", rate=1000, **where),
+    )
+
+
+NO_CASE = ("no benchmark has a surge that a rate by source and window finds and that is told to a "
+           "webhook or by mail; examples/ has the pipelines, without times")
+
+ROWS = (
+    *generated(100_000),
+    *generated(500_000),
+    *generated(1_000_000),
+    unmeasured(SOURCE, "rate to stats: saved by asynchronous purge alone", "about 50 %",
+               "`--put-latency` delays writes only; listing and deleting, of which a purge "
+               "consists, take nothing here"),
+    *between_topics(10_000, REDUCED),
+    *between_topics(100_000, FULL),
+    *between_topics(500_000, FULL),
+    *between_topics(1_000_000, FULL),
+    unmeasured(SOURCE, "Kafka to Kafka: saved by asynchronous purge alone", "200 to 250 ms",
+               "as above: listing and deleting take nothing here"),
+    on_three_brokers(1_000, REDUCED),
+    on_three_brokers(100_000, FULL),
+    unmeasured(SOURCE, "the four configurations on three brokers, three replicas, 40 partitions",
+               "700 to 900 ms to 150 to 250 ms",
+               "`offset-management` starts one broker; only `kafka-to-kafka` has `--cluster`"),
+    Row(SOURCE, "Spark 4.2 on this machine: p50 saved by its asynchronous progress tracking",
+        Figure("200 to 250 ms", 200, "ms"), "spark-here",
+        saving(spark("spark-micro-batch"), spark("spark-async")),
+        note="Spark's own figure, with its checkpoint on the local disk"),
+    Row(SOURCE, "Kafka to Kafka beside that Spark, 1,000 records/s: p99",
+        less("250 ms or less", 250, "ms"), "spark-here",
+        value("p99_ms", line="summary", configuration="millstream")),
+    unmeasured(SOURCE, "time to recover, where entries are rare", "longer",
+               "no benchmark ends an engine between two entries and times it until it has caught "
+               "up"),
+    unmeasured(SOURCE, "processing waits where writes of the log pile up", "it must",
+               "no benchmark slows writes of the log down until they pile up"),
+    unmeasured(SOURCE, "interval between entries", "1 minute; 1,000 ms since Spark 3.4",
+               "a setting; `async-progress` and `async-both` have 1,000 ms here"),
+    unmeasured(SOURCE, "asynchronous progress: stateless queries into Kafka, at least once",
+               "nothing else", "a limit of theirs, without a figure"),
+    unmeasured(SOURCE, "asynchronous progress is refused with Once and AvailableNow", "refused",
+               "behaviour without a figure; tests are the place for it"),
+    unmeasured(SOURCE, "5 and 7 workers of 4 cores and 61 GiB, two nodes that generate", "",
+               "the set-up; here everything shares one machine"),
+    within_a_second("redis", "Redis"),
+    within_a_second("cassandra", "Cassandra"),
+    within_a_second("pulsar", "Pulsar, exactly once", delivery="exactly-once"),
+    within_a_second("pulsar", "Pulsar, at least once", delivery="at-least-once"),
+    unmeasured(SOURCE, "unusual traffic, or access without a right: security is told", "", NO_CASE),
+    unmeasured(SOURCE, "personal data that a service logs: its team is told", "", NO_CASE),
+    unmeasured(SOURCE, "an emergency in an elevator: guards are told where", "", NO_CASE),
+    unmeasured(SOURCE, "a generator that gets too hot: its supervisor is told", "", NO_CASE),
+    Row(SOURCE, "analytical pipelines: from a record to a query over its Delta table, p99",
+        Figure("not said", unit="ms"), "freshness", value("p99_ms", line="round", rate=10_000),
+        note="the table commits each second, and is on the local disk"),
+)
