@@ -55,6 +55,7 @@ async fn a_call_is_what_its_body_says() {
         ("SELECT * FROM pair(5)", &["5,7"]),
         ("SELECT * FROM pair(5, 5)", &["5,5"]),
         ("SELECT p.b FROM t1 JOIN pair(1, 2) AS p ON t1.c1 = p.a", &["2"]),
+        ("SELECT t1.c1, c2, b FROM t1, LATERAL pair(t1.c2)", &["0,1,7", "0,2,7", "1,2,7"]),
         ("SELECT it, twice FROM inferred(5, 'x')", &["x,10"]),
         ("SELECT names('p.a ', 'p.b ')", &["p.a t.bp.b t.b"]),
         ("SELECT summed(array(1, 2, 3))", &["6"]),

@@ -161,8 +161,9 @@ impl VisitorMut for Resolver<'_> {
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         match factor {
             // `streams` added LATERAL to make sqlparser accept the text, and marked a query's own.
+            // One that was not written, which has no place, is as it was made.
             TableFactor::Derived { lateral, subquery, .. } => {
-                *lateral = self.is_lateral(subquery);
+                *lateral = self.is_lateral(subquery).unwrap_or(*lateral);
             }
             _ => table_calls::into_plain(factor),
         }
@@ -231,11 +232,11 @@ impl Resolver<'_> {
         format!("{name}__{}", self.hiding)
     }
 
-    /// Whether LATERAL is written before a subquery.
-    fn is_lateral(&self, subquery: &Query) -> bool {
-        let first = laterals::beginning(subquery).and_then(|first| self.lexed.span(first));
-        let mark = first.and_then(|first| self.marks.get(&first.start));
-        mark.is_some_and(|mark| mark.is_lateral)
+    /// Whether LATERAL is written before a subquery, if that is written.
+    fn is_lateral(&self, subquery: &Query) -> Option<bool> {
+        let Some(first) = laterals::beginning(subquery) else { return Some(false) };
+        let mark = self.marks.get(&self.lexed.span(first)?.start);
+        Some(mark.is_some_and(|mark| mark.is_lateral))
     }
 
     fn is_resolved(name: &str) -> bool {

@@ -7,11 +7,48 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, ObjectNamePart, Query, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+};
 
 use super::template::{Contents, Template};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
+
+/// The table of whose columns an argument can only be.
+#[derive(Default)]
+pub(super) struct Reads {
+    /// That of an expression: the only one of the FROM clause.
+    pub(super) only: Option<Ident>,
+    /// That of a LATERAL function: the other one of the two of the FROM clause.
+    pub(super) first: Option<Ident>,
+}
+
+impl Reads {
+    pub(super) fn of(from: &[TableWithJoins]) -> Self {
+        let joined = from.iter().flat_map(|tables| {
+            let joins = tables.joins.iter().map(|join| &join.relation);
+            std::iter::once(&tables.relation).chain(joins)
+        });
+        match joined.take(3).collect::<Vec<_>>().as_slice() {
+            [only] => Self { only: relation_name(only), first: None },
+            [first, _] => Self { only: None, first: relation_name(first) },
+            _ => Self::default(),
+        }
+    }
+}
+
+fn relation_name(relation: &TableFactor) -> Option<Ident> {
+    match relation {
+        TableFactor::Table { alias: Some(alias), args: None, .. }
+        | TableFactor::Derived { alias: Some(alias), .. } => Some(alias.name.clone()),
+        TableFactor::Table { name, alias: None, args: None, .. } => match name.0.as_slice() {
+            [ObjectNamePart::Identifier(name)] => Some(name.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
 
 /// Makes an argument one that can stand anywhere in a template. `relation` is what the query that
 /// calls reads, if that is one table.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
     Select, SelectItem, SetExpr, Spanned, TableAlias, TableAliasColumnDef, TableFactor,
-    TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+    TableWithJoins, Visit, VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
@@ -24,7 +24,7 @@ use super::super::relations;
 use super::super::rows::query_of;
 use super::super::streams::Mark;
 use super::bind::{Names, bind};
-use super::capture;
+use super::capture::{self, Reads};
 use super::declare::{Returns, Routine, is_query};
 use super::named;
 use super::template::{
@@ -76,8 +76,8 @@ struct Expander<'a> {
     within: Vec<String>,
     /// By the first token of the body.
     templates: HashMap<usize, Rc<Template>>,
-    /// By SELECT being visited, the name of what it reads, if that is one table.
-    selects: Vec<Option<Ident>>,
+    /// By SELECT being visited, what it reads.
+    selects: Vec<Reads>,
     /// How many functions `x -> ...` are being visited.
     lambdas: usize,
     /// What was put in: see [`Template`].
@@ -108,7 +108,7 @@ impl VisitorMut for Expander<'_> {
         for item in &mut select.projection {
             self.name(item);
         }
-        self.selects.push(only_relation(&select.from));
+        self.selects.push(Reads::of(&select.from));
         ControlFlow::Continue(())
     }
 
@@ -148,23 +148,6 @@ impl VisitorMut for Expander<'_> {
             }
             done => self.keep(done.map(|_| ())),
         }
-    }
-}
-
-/// The name of what a FROM clause reads, if it reads one table.
-fn only_relation(from: &[TableWithJoins]) -> Option<Ident> {
-    let [TableWithJoins { relation, joins }] = from else { return None };
-    if !joins.is_empty() {
-        return None;
-    }
-    match relation {
-        TableFactor::Table { alias: Some(alias), args: None, .. }
-        | TableFactor::Derived { alias: Some(alias), .. } => Some(alias.name.clone()),
-        TableFactor::Table { name, alias: None, args: None, .. } => match name.0.as_slice() {
-            [ObjectNamePart::Identifier(name)] => Some(name.clone()),
-            _ => None,
-        },
-        _ => None,
     }
 }
 
@@ -247,7 +230,7 @@ impl Expander<'_> {
             }
         };
         let template = self.template(&routine, &name)?;
-        let relation = self.selects.last().cloned().flatten();
+        let relation = self.selects.last().and_then(|reads| reads.only.clone());
         let values = self.values(&routine, &template, &name, args, relation.as_ref())?;
         let Body::Value(body) = &template.body else { return Ok(None) };
         let mut body = body.clone();
@@ -276,20 +259,17 @@ impl Expander<'_> {
             let help = format!("write SELECT {}(...)", name.value);
             return Err(self.refused(name.span, message, &help));
         }
-        if lateral {
-            let message = "LATERAL before a declared function is not supported".to_owned();
-            let help = format!("write LATERAL (SELECT * FROM {}(...))", name.value);
-            return Err(self.refused(name.span, message, &help));
-        }
         let (args, alias) = (std::mem::take(args), alias.take());
         let template = self.template(&routine, &name)?;
-        let values = self.values(&routine, &template, &name, args, None)?;
+        let before = self.selects.last().filter(|_| lateral);
+        let relation = before.and_then(|reads| reads.first.clone());
+        let values = self.values(&routine, &template, &name, args, relation.as_ref())?;
         let Body::Rows(body) = &template.body else { return Ok(None) };
         let mut body = body.clone();
         substitute(&mut body, &values);
         let alias = Some(alias.unwrap_or_else(|| plain_alias(name)));
         let subquery = Box::new(body);
-        Ok(Some(TableFactor::Derived { lateral: false, subquery, alias, sample: None }))
+        Ok(Some(TableFactor::Derived { lateral, subquery, alias, sample: None }))
     }
 
     /// By the names that they have in the template, the values of its parameters.
@@ -499,8 +479,8 @@ impl Expander<'_> {
     /// What the template of a function gives.
     fn body(&self, routine: &Routine, query: Query, is_value: bool) -> Result<Body, Diagnostics> {
         let columns = match &routine.returns {
-            Returns::Rows => return Ok(Body::Rows(query)),
-            Returns::TypedRows(columns) => columns,
+            Returns::TypedRows(columns) => columns.as_slice(),
+            Returns::Rows => &[],
             Returns::Value | Returns::Typed(_) => {
                 let given = match lone(&query).filter(|_| is_value) {
                     Some(value) => value.clone(),
@@ -523,6 +503,9 @@ impl Expander<'_> {
             let expr = cast(value, data_type(self.lexed, tokens)?);
             items.push(SelectItem::ExprWithAlias { expr, alias: column.clone() });
             names.push(TableAliasColumnDef { name: column, data_type: None });
+        }
+        if items.is_empty() {
+            items.push(SelectItem::Wildcard(WildcardAdditionalOptions::default()));
         }
         let name = quoted_ident("__rows".to_owned(), span);
         let alias = Some(TableAlias { columns: names, ..plain_alias(name) });
