@@ -36,6 +36,8 @@ use crate::syntax::lexer::Lexed;
 
 /// How many expressions may be put in for the calls of one query.
 const SIZE_MAX: usize = 20_000;
+/// How deep expressions may stand in each other, with bodies put in: planning goes as deep.
+const DEPTH_MAX: usize = 1_000;
 /// How deep functions may call each other.
 const NESTING_MAX: usize = 20;
 const SMALLER: &str = "compute parts of it in a subquery, or in a table";
@@ -190,7 +192,7 @@ impl Expander<'_> {
     /// Gives an item the name that it has by its calls, before these are gone.
     fn name(&self, item: &mut SelectItem) {
         let SelectItem::UnnamedExpr(expr) = item else { return };
-        if self.call_in(&*expr).is_none() {
+        if generator(expr).is_some() || self.call_in(&*expr).is_none() {
             return;
         }
         let mut named = expr.clone();
@@ -288,7 +290,7 @@ impl Expander<'_> {
             let message = format!("`{}` has a query, and cannot stand in x -> ...", name.value);
             return Err(self.refused(name.span, message, "make rows with LATERAL VIEW explode"));
         }
-        let mut size = template.size;
+        let (mut size, mut depth) = (template.size, template.depth);
         let mut values = HashMap::new();
         for ((value, slot), parameter) in placed.into_iter().zip(&template.parameters).zip(&names) {
             let Some(mut value) = value.or_else(|| slot.default.clone()) else {
@@ -298,12 +300,14 @@ impl Expander<'_> {
             if template.is_deep && slot.uses > 0 {
                 capture::free(self.lexed, &mut value, template, relation, name)?;
             }
-            let each = Contents::of(&value).expressions.saturating_add(1);
+            let contents = Contents::of(&value);
+            let each = contents.expressions.saturating_add(1);
             size = size.saturating_add(each.saturating_mul(slot.uses));
+            depth = depth.max(template.depth.saturating_add(contents.depth));
             values.insert(slot.reserved.clone(), cast(value, slot.data_type.clone()));
         }
         self.size = self.size.saturating_add(size);
-        if self.size > SIZE_MAX {
+        if self.size > SIZE_MAX || depth > DEPTH_MAX {
             let message = "with the bodies of its functions this query is too large to be planned";
             return Err(self.refused(name.span, message.to_owned(), SMALLER));
         }
@@ -393,7 +397,7 @@ impl Expander<'_> {
         let names = routine.parameters.iter().map(|one| one.name.text.as_str()).collect();
         let query = self.bound(routine, parsed, names, &reserved, is_value)?;
         let uses = uses(&query, &reserved);
-        let size = Contents::of(&query).expressions;
+        let Contents { expressions: size, depth, .. } = Contents::of(&query);
         let mut parameters = Vec::with_capacity(reserved.len());
         for ((parameter, reserved), uses) in routine.parameters.iter().zip(reserved).zip(uses) {
             let data_type = data_type(self.lexed, &parameter.data_type)?;
@@ -406,7 +410,7 @@ impl Expander<'_> {
         let body = self.body(routine, query, is_value)?;
         let hidden = std::mem::take(&mut self.hidden);
         let is_deep = self.is_deep || gives_rows;
-        Ok(Template { body, parameters, hidden, is_open: self.is_open, is_deep, size })
+        Ok(Template { body, parameters, hidden, is_open: self.is_open, is_deep, size, depth })
     }
 
     /// A body whose parameters have names of their own, and whose calls are put in.

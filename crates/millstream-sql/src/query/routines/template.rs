@@ -28,6 +28,8 @@ pub(super) struct Template {
     pub(super) is_deep: bool,
     /// How many expressions it has.
     pub(super) size: usize,
+    /// How deep they stand in each other.
+    pub(super) depth: usize,
 }
 
 /// What a body gives.
@@ -139,7 +141,11 @@ pub(super) struct Contents {
     pub(super) aggregates: bool,
     /// A call whose result is another one each time.
     pub(super) varies: bool,
-    depth: usize,
+    /// How deep expressions stand in each other.
+    pub(super) depth: usize,
+    /// In how many expressions and queries the visit is.
+    around: usize,
+    within: usize,
 }
 
 impl Contents {
@@ -155,28 +161,35 @@ impl Visitor for Contents {
 
     fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
         self.queries += 1;
-        self.depth += 1;
+        self.within += 1;
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
-        self.depth -= 1;
+        self.within -= 1;
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         self.expressions += 1;
+        self.around += 1;
+        self.depth = self.depth.max(self.around);
         match expr {
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) => self.names += 1,
             Expr::Function(function) => {
                 let name = function_name(function);
                 self.calls += 1;
                 let is_aggregate = function.over.is_some() || built_in::is_aggregate(&name);
-                self.aggregates |= self.depth == 0 && is_aggregate;
+                self.aggregates |= self.within == 0 && is_aggregate;
                 self.varies |= built_in::varies(&name);
             }
             _ => {}
         }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _expr: &Expr) -> ControlFlow<()> {
+        self.around -= 1;
         ControlFlow::Continue(())
     }
 }
