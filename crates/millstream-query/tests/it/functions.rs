@@ -85,6 +85,7 @@ async fn what_could_be_answered_otherwise_is_refused() {
         // `b.c2` would be the column of the table in the body.
         ("SELECT total(b.c2) FROM t1 b JOIN t1 c ON b.c1 = c.c1".to_owned(), "something else"),
         ("SELECT total(max(c1)) FROM t1".to_owned(), "an aggregate"),
+        ("WITH t2 AS (SELECT 0 AS c1, 9 AS c2) SELECT total(0) FROM t2".to_owned(), "WITH hides"),
         ("CREATE FUNCTION f(x INT) RETURN f(x); SELECT f(1)".to_owned(), "calls itself"),
         ("CREATE FUNCTION f(x INT) RETURN c1; SELECT f(1) FROM t1".to_owned(), "no parameter"),
         ("CREATE FUNCTION f(x INT) RETURN sum(x); SELECT f(c1) FROM t1".to_owned(), "`sum`"),

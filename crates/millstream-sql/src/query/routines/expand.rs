@@ -28,8 +28,8 @@ use super::capture::{self, Reads};
 use super::declare::{Returns, Routine, is_query};
 use super::named;
 use super::template::{
-    Body, Contents, Parsed, Slot, Template, cast, data_type, has_alias, lone, span_of, substitute,
-    uses, value,
+    Body, Contents, Parsed, Relations, Slot, Template, cast, data_type, has_alias, lone, span_of,
+    substitute, uses, value,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::syntax::lexer::Lexed;
@@ -58,6 +58,8 @@ pub(crate) fn expand(
         templates: HashMap::new(),
         selects: Vec::new(),
         lambdas: 0,
+        ctes: Relations::of(query).ctes,
+        reads: BTreeSet::new(),
         hidden: BTreeSet::new(),
         is_open: false,
         is_deep: false,
@@ -82,6 +84,10 @@ struct Expander<'a> {
     selects: Vec<Reads>,
     /// How many functions `x -> ...` are being visited.
     lambdas: usize,
+    /// The common table expressions of the query that calls: they would hide tables of a body.
+    ctes: BTreeSet<String>,
+    /// The tables and views of the body that is being read.
+    reads: BTreeSet<String>,
     /// What was put in: see [`Template`].
     hidden: BTreeSet<String>,
     is_open: bool,
@@ -286,6 +292,10 @@ impl Expander<'_> {
         let names: Vec<&str> =
             routine.parameters.iter().map(|one| one.name.text.as_str()).collect();
         let placed = named::placed(self.lexed, name, &names, args)?;
+        if let Some(hidden) = template.reads.intersection(&self.ctes).next() {
+            let message = format!("`{}` reads `{hidden}`, which WITH hides here", name.value);
+            return Err(self.refused(name.span, message, "give it another name in WITH"));
+        }
         if template.is_deep && self.lambdas > 0 {
             let message = format!("`{}` has a query, and cannot stand in x -> ...", name.value);
             return Err(self.refused(name.span, message, "make rows with LATERAL VIEW explode"));
@@ -311,6 +321,7 @@ impl Expander<'_> {
             let message = "with the bodies of its functions this query is too large to be planned";
             return Err(self.refused(name.span, message.to_owned(), SMALLER));
         }
+        self.reads.extend(template.reads.iter().cloned());
         if template.is_deep {
             self.hidden.extend(template.hidden.iter().cloned());
             self.is_open |= template.is_open;
@@ -359,10 +370,12 @@ impl Expander<'_> {
         let selects = std::mem::take(&mut self.selects);
         let lambdas = std::mem::take(&mut self.lambdas);
         let hidden = std::mem::take(&mut self.hidden);
+        let (ctes, reads) = (std::mem::take(&mut self.ctes), std::mem::take(&mut self.reads));
         let (is_open, is_deep) = (self.is_open, self.is_deep);
         (self.is_open, self.is_deep) = (false, false);
         let made = self.read(routine).map(Rc::new);
         (self.is_open, self.is_deep) = (is_open, is_deep);
+        (self.ctes, self.reads) = (ctes, reads);
         (self.selects, self.lambdas, self.hidden) = (selects, lambdas, hidden);
         self.within.pop();
         let made = made?;
@@ -409,8 +422,9 @@ impl Expander<'_> {
         }
         let body = self.body(routine, query, is_value)?;
         let hidden = std::mem::take(&mut self.hidden);
-        let is_deep = self.is_deep || gives_rows;
-        Ok(Template { body, parameters, hidden, is_open: self.is_open, is_deep, size, depth })
+        let reads = std::mem::take(&mut self.reads);
+        let (is_open, is_deep) = (self.is_open, self.is_deep || gives_rows);
+        Ok(Template { body, parameters, hidden, is_open, is_deep, reads, size, depth })
     }
 
     /// A body whose parameters have names of their own, and whose calls are put in.
@@ -438,6 +452,9 @@ impl Expander<'_> {
             let diagnostic = Diagnostic::at(span_of(self.lexed, &routine.body), message);
             return Err(diagnostic.help(help).into());
         }
+        let relations = Relations::of(&query);
+        self.ctes.extend(relations.ctes);
+        self.reads.extend(relations.reads);
         let (mut resolved, mut watermarks) = (query.clone(), Vec::new());
         let reads = relations::resolve(
             self.lexed,

@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::{ControlFlow, Range};
 
 use datafusion::sql::sqlparser::ast::{
-    self, CastKind, Expr, GroupByExpr, Query, SelectItem, SetExpr, Visit, VisitMut, Visitor,
-    VisitorMut,
+    self, CastKind, Expr, GroupByExpr, ObjectName, Query, SelectItem, SetExpr, Visit, VisitMut,
+    Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::super::ast::{function_name, item_expr};
+use super::super::ast::{function_name, item_expr, one_part};
 use super::super::parse::parse;
 use super::super::streams::{Mark, SubqueryWatermark};
 use super::built_in;
@@ -26,6 +26,8 @@ pub(super) struct Template {
     pub(super) is_open: bool,
     /// A parameter stands in a query or a function of it.
     pub(super) is_deep: bool,
+    /// The tables and views that it reads, in lower case.
+    pub(super) reads: BTreeSet<String>,
     /// How many expressions it has.
     pub(super) size: usize,
     /// How deep they stand in each other.
@@ -190,6 +192,40 @@ impl Visitor for Contents {
 
     fn post_visit_expr(&mut self, _expr: &Expr) -> ControlFlow<()> {
         self.around -= 1;
+        ControlFlow::Continue(())
+    }
+}
+
+/// The relations of a query, by their names in lower case.
+#[derive(Default)]
+pub(super) struct Relations {
+    /// Its common table expressions.
+    pub(super) ctes: BTreeSet<String>,
+    /// What it reads by a name of one part, and is none of these.
+    pub(super) reads: BTreeSet<String>,
+}
+
+impl Relations {
+    pub(super) fn of(query: &Query) -> Self {
+        let mut relations = Self::default();
+        let _: ControlFlow<()> = query.visit(&mut relations);
+        let Self { ctes, reads } = &mut relations;
+        reads.retain(|name| !ctes.contains(name));
+        relations
+    }
+}
+
+impl Visitor for Relations {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.ctes.extend(ctes.map(|cte| cte.alias.name.value.to_lowercase()));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+        self.reads.extend(one_part(relation).map(|name| name.to_lowercase()));
         ControlFlow::Continue(())
     }
 }
