@@ -223,7 +223,8 @@ impl QuerySession {
         text: &Statements,
         query: &std::ops::Range<usize>,
     ) -> Result<PlannedQuery, QueryError> {
-        let names = Names::new(&self.catalog, &text.views);
+        let functions = text.functions_at(query.start)?;
+        let names = Names::new(&self.catalog, &text.views, functions);
         let ranges = std::slice::from_ref(query);
         let prepared = prepare(&text.lexed, ranges, &names)?;
         let tables = tables(&names, &prepared).await?;

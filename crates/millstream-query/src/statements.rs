@@ -1,12 +1,15 @@
 //! A text of statements, cut at its semicolons.
 //!
-//! Declarations of tables and views, and queries, may stand in one file. The flows of a pipeline
-//! file are kept apart: its tables can be queried, and what its flows write is not written again.
+//! Declarations of tables, views and functions, and queries, may stand in one file. The flows of a
+//! pipeline file are kept apart: its tables can be queried, and what its flows write is not written
+//! again.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 use millstream_sql::diagnostic::{Diagnostic, Diagnostics, Span};
+use millstream_sql::query::routines::declare::{self, Declaration, Routine};
 use millstream_sql::syntax::cursor::{Cursor, Name};
 use millstream_sql::syntax::lexer::{Lexed, Lexeme};
 use millstream_sql::syntax::limits;
@@ -19,6 +22,8 @@ pub struct Statements {
     pub steps: Vec<Step>,
     /// By name, the tokens of the query of each view.
     pub views: Vec<(Name, Range<usize>)>,
+    /// By the first token of the statement, what it says of a function.
+    pub functions: Vec<(usize, Declaration)>,
     /// The places of flows, and of other statements that write.
     pub flows: Vec<Span>,
 }
@@ -63,19 +68,30 @@ impl Statements {
         let lexed = Lexed::new(text)?;
         limits::check(&lexed).into_result()?;
         let (mut steps, mut views, mut flows) = (Vec::new(), Vec::new(), Vec::new());
+        let mut functions = Vec::new();
         let mut found = Diagnostics::default();
         for range in ranges(&lexed) {
-            let span = span_of(&lexed, &range);
+            let (span, start) = (span_of(&lexed, &range), range.start);
             match statement(&lexed, range) {
                 Ok(Statement::Step(step)) => steps.push(step),
                 Ok(Statement::View(name, query)) => views.push((name, query)),
+                Ok(Statement::Function(declaration)) => functions.push((start, declaration)),
                 Ok(Statement::Flow) => flows.push(span),
                 Ok(Statement::Declaration) => {}
                 Err(diagnostic) => found.0.push(diagnostic),
             }
         }
         found.into_result()?;
-        Ok(Self { lexed, steps, views, flows })
+        after_all(&functions, usize::MAX)?;
+        Ok(Self { lexed, steps, views, functions, flows })
+    }
+
+    /// The functions that a query sees which begins with the token `at`.
+    ///
+    /// # Errors
+    /// None, since they have been looked at before.
+    pub fn functions_at(&self, at: usize) -> Result<Vec<Arc<Routine>>, Diagnostics> {
+        Ok(after_all(&self.functions, at)?)
     }
 
     /// Refuses flows, where they would be taken for something that is done.
@@ -133,6 +149,7 @@ fn blank(kept: &mut String, text: &str) {
 enum Statement {
     Step(Step),
     View(Name, Range<usize>),
+    Function(Declaration),
     Declaration,
     Flow,
 }
@@ -170,6 +187,9 @@ fn statement(lexed: &Lexed, range: Range<usize>) -> Result<Statement, Diagnostic
             cursor.is_word("FROM") && lexed.lexemes[range.clone()].windows(2).any(is_insert);
         return Ok(if writes { Statement::Flow } else { Statement::Step(Step::Query(range)) });
     }
+    if declare::begins(&cursor) {
+        return declare::declaration(&mut cursor).map(Statement::Function);
+    }
     if cursor.eat_words(&["EXPLAIN"]).is_some() {
         let analyze = cursor.eat_words(&["ANALYZE"]).is_some();
         cursor.eat_words(&["FORMATTED"]);
@@ -205,6 +225,50 @@ fn statement(lexed: &Lexed, range: Range<usize>) -> Result<Statement, Diagnostic
     Err(cursor
         .unexpected("a query")
         .help("write SELECT, EXPLAIN, SHOW TABLES, DESCRIBE, SET or CREATE TABLE"))
+}
+
+/// Functions of one text.
+const FUNCTIONS_MAX: usize = 1_000;
+
+/// The functions that are there after all statements before the token `end`.
+fn after_all(
+    statements: &[(usize, Declaration)],
+    end: usize,
+) -> Result<Vec<Arc<Routine>>, Diagnostic> {
+    let mut there: Vec<Arc<Routine>> = Vec::new();
+    for (_, statement) in statements.iter().filter(|(at, _)| *at < end) {
+        let name = match statement {
+            Declaration::Create { routine, .. } => &routine.name,
+            Declaration::Drop { name, .. } => name,
+        };
+        let known = there.iter().position(|known| known.name.text.eq_ignore_ascii_case(&name.text));
+        match (statement, known) {
+            (Declaration::Create { .. }, None) if there.len() >= FUNCTIONS_MAX => {
+                let message = format!("more than {FUNCTIONS_MAX} functions of one text");
+                return Err(Diagnostic::at(name.span, message).help("drop those not needed"));
+            }
+            (Declaration::Create { routine, .. }, None) => there.push(Arc::clone(routine)),
+            (Declaration::Create { routine, replaces: true, .. }, Some(at)) => {
+                there[at] = Arc::clone(routine);
+            }
+            (Declaration::Create { unless_there: true, .. }, Some(_))
+            | (Declaration::Drop { if_there: true, .. }, None) => {}
+            (Declaration::Create { .. }, Some(at)) => {
+                let message = format!("function `{}` is declared twice", name.text);
+                return Err(Diagnostic::at(name.span, message)
+                    .note_at(there[at].name.span, "first here")
+                    .help("write CREATE OR REPLACE FUNCTION"));
+            }
+            (Declaration::Drop { .. }, Some(at)) => {
+                there.remove(at);
+            }
+            (Declaration::Drop { .. }, None) => {
+                let message = format!("there is no function `{}`", name.text);
+                return Err(Diagnostic::at(name.span, message).help("write IF EXISTS"));
+            }
+        }
+    }
+    Ok(there)
 }
 
 fn create(mut cursor: Cursor<'_>, end: usize) -> Result<Statement, Diagnostic> {
@@ -280,6 +344,35 @@ mod tests {
         let refused = statements.check_writes_nothing().expect_err("flows are refused in queries");
         assert_eq!(refused.0.len(), 3);
         assert_eq!(steps("FROM t SELECT x AS insert"), ["FROM t SELECT x AS insert"]);
+    }
+
+    #[test]
+    fn a_query_sees_the_functions_before_it() {
+        let text = "SELECT 0; CREATE FUNCTION f() RETURNS INT RETURN 1; SELECT 1;\n\
+                    CREATE OR REPLACE TEMPORARY FUNCTION F(x INT DEFAULT 2) RETURN x; SELECT 2;\n\
+                    DROP FUNCTION f; SELECT 3";
+        let statements = Statements::parse(text).expect("the text is right");
+        let seen = statements.steps.iter().map(|step| match step {
+            Step::Query(query) => {
+                let functions = statements.functions_at(query.start).expect("they are right");
+                functions.iter().map(|known| known.parameters.len()).collect::<Vec<_>>()
+            }
+            other => panic!("{other:?} is no query"),
+        });
+        assert_eq!(seen.collect::<Vec<_>>(), [vec![], vec![0], vec![1], vec![]]);
+        let refused = |text| match Statements::parse(text) {
+            Ok(_) => panic!("{text} was accepted"),
+            Err(found) => found.0[0].message.clone(),
+        };
+        let twice = "CREATE FUNCTION f() RETURN 1; CREATE FUNCTION f() RETURN 2";
+        assert_eq!(refused(twice), "function `f` is declared twice");
+        assert_eq!(refused("DROP FUNCTION f"), "there is no function `f`");
+        let varchar = "CREATE FUNCTION f(a VARCHAR(3)) RETURN a";
+        assert_eq!(refused(varchar), "CHAR and VARCHAR are for columns of tables");
+        let gap = "CREATE FUNCTION f(a INT DEFAULT 1, b INT) RETURN a";
+        assert_eq!(refused(gap), "`b` has no DEFAULT, but the one before it has");
+        let known = "CREATE FUNCTION abs(a INT) RETURN a";
+        assert_eq!(refused(known), "`abs` is a function of Spark's");
     }
 
     #[test]

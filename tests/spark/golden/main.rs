@@ -27,6 +27,7 @@ mod columns;
 mod compare;
 mod details;
 mod engine;
+mod functions;
 mod inputs;
 mod outcomes;
 mod report;

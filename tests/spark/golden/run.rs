@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::answers::{Answers, Line, Query};
 use crate::compare::compare;
 use crate::engine::{Engine, Ran};
+use crate::functions::Functions;
 use crate::inputs::Texts;
 use crate::outcomes::{Found, Outcome};
 use crate::tables::common;
@@ -43,7 +44,8 @@ impl Run {
                 std::fs::create_dir(&own).expect("a temporary directory is writable");
                 let engine = Engine::new(&own, Arc::clone(&common));
                 let (texts, settings) = (Texts::new(&self.inputs), Map::new());
-                let outcomes = File { engine, texts, settings }.run(&file);
+                let functions = Functions::default();
+                let outcomes = File { engine, texts, settings, functions }.run(&file);
                 found.lock().extend(outcomes);
             }
         };
@@ -74,6 +76,7 @@ struct File {
     engine: Engine,
     texts: Texts,
     settings: Map<String, Value>,
+    functions: Functions,
 }
 
 impl File {
@@ -101,6 +104,10 @@ impl File {
     fn query(&mut self, file: &str, query: &Query) -> Found {
         let source = query.file.as_deref().unwrap_or(file);
         let text = self.texts.get(source, query.at).to_owned();
+        if query.file.is_none() && query.at[0] > self.functions.read {
+            let between = [self.functions.read, query.at[0]];
+            self.functions.go_on(self.texts.get(source, between), query.at[0]);
+        }
         let sum = format!("{:08x}", crc32fast::hash(text.as_bytes()));
         assert_eq!(sum, query.sum, "{file}:{}: the answers are of another text", query.n);
         let (outcome, same_names) = self.outcome(&text, query);
@@ -116,7 +123,8 @@ impl File {
             let refused = || Outcome::Refused(problem);
             return (query.error.as_ref().map_or_else(refused, |_| Outcome::BothError), None);
         }
-        let outcome = match self.engine.run(text) {
+        let whole = format!("{}{text}", self.functions.text());
+        let outcome = match self.engine.run(&whole) {
             Ran::Answer(ours) => {
                 let outcome = compare(text, query, &ours);
                 let names = query.columns.iter().map(|(name, _)| name);

@@ -1,10 +1,12 @@
 //! The declarations of a pipeline file's statements, and the parsing that several of them share.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use millstream_sql::diagnostic::{Diagnostic, Span};
+use millstream_sql::query::routines::declare::Routine;
 use millstream_sql::syntax::cursor::{Cursor, Name};
 
 use super::constraints::ConstraintDeclaration;
@@ -103,6 +105,7 @@ pub(super) enum Statement {
     Table(TableDeclaration),
     Flow(FlowDeclaration),
     View(ViewDeclaration),
+    Function(Arc<Routine>),
 }
 
 /// Takes `INSERT INTO sink [BY NAME] [(columns)]`.
@@ -157,7 +160,7 @@ pub(super) fn starts_statement(cursor: &Cursor<'_>) -> bool {
         cursor.nth(1).is_some_and(|next| words.iter().any(|word| next.is_word(word)))
     };
     (cursor.is_word("CREATE")
-        && second(&["TABLE", "FLOW", "VIEW", "TEMPORARY", "TEMP", "OR", "STREAMING"]))
+        && second(&["TABLE", "FLOW", "VIEW", "FUNCTION", "TEMPORARY", "TEMP", "OR", "STREAMING"]))
         || (cursor.is_word("INSERT") && second(&["INTO", "OVERWRITE"]))
 }
 

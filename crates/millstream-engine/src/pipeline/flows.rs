@@ -16,6 +16,7 @@ use millstream_sql::plan::logical::to_logical;
 use millstream_sql::plan::project::{Target, project_to_sink};
 use millstream_sql::query::prepare;
 use millstream_sql::query::prepared::{PreparedQuery, TableCatalog, TableRead};
+use millstream_sql::query::routines::declare::Routine;
 use millstream_sql::syntax::cursor::Name;
 use millstream_sql::syntax::lexer::Lexed;
 use millstream_sql::syntax::limits;
@@ -114,6 +115,7 @@ impl Pipeline {
             match statement {
                 Statement::Table(table) => file.tables.push(table),
                 Statement::View(view) => file.views.push(view),
+                Statement::Function(routine) => file.functions.push(routine),
                 Statement::Flow(flow) => file.flows.push(flow),
             }
         }
@@ -220,6 +222,7 @@ impl Branch {
 struct File {
     tables: Vec<TableDeclaration>,
     views: Vec<ViewDeclaration>,
+    functions: Vec<Arc<Routine>>,
     flows: Vec<FlowDeclaration>,
 }
 
@@ -246,6 +249,8 @@ impl File {
         report_twice(&mut found, names);
         let flows = self.flows.iter().filter_map(|flow| flow.name.as_ref());
         report_twice(&mut found, flows.map(|name| (name, "flow")).collect());
+        let functions = self.functions.iter().map(|routine| (&routine.name, "function"));
+        report_twice(&mut found, functions.collect());
         found
     }
 }
@@ -563,6 +568,11 @@ impl TableCatalog for Loader<'_> {
     fn view(&self, name: &str) -> Option<Range<usize>> {
         let view = self.file.views.iter().find(|view| view.name.text.eq_ignore_ascii_case(name))?;
         Some(view.query.clone())
+    }
+
+    fn function(&self, name: &str) -> Option<Arc<Routine>> {
+        let is_meant = |known: &&Arc<Routine>| known.name.text.eq_ignore_ascii_case(name);
+        self.file.functions.iter().find(is_meant).cloned()
     }
 }
 

@@ -8,6 +8,7 @@ use std::ops::Range;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use millstream_sql::diagnostic::{Diagnostic, Diagnostics, Span};
 use millstream_sql::nearest::nearest;
+use millstream_sql::query::routines::declare::{self, Declaration};
 use millstream_sql::syntax::cursor::{Cursor, Name};
 use millstream_sql::syntax::lexer::{Lexed, Lexeme};
 
@@ -38,6 +39,9 @@ pub(super) fn parse(lexed: &Lexed) -> (Vec<Statement>, Diagnostics) {
 
 fn statement(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
     let start = cursor.here();
+    if declare::begins(&cursor) && cursor.is_word("CREATE") {
+        return function(cursor);
+    }
     if cursor.is_word("CREATE") {
         return create(cursor);
     }
@@ -134,12 +138,22 @@ fn create(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
         return create_table::parse(cursor, start).map(Statement::Table);
     }
     let word = cursor.peek().and_then(Lexeme::word).unwrap_or("");
-    let known = ["TABLE", "FLOW", "VIEW", "TEMPORARY"];
+    let known = ["TABLE", "FLOW", "VIEW", "FUNCTION", "TEMPORARY"];
     let help = match nearest(word, known) {
         Some(known) => format!("did you mean CREATE {known}?"),
         None => "CREATE TABLE, CREATE FLOW and CREATE TEMPORARY VIEW are supported".into(),
     };
     Err(cursor.unexpected("TABLE, FLOW or VIEW after CREATE").help(help))
+}
+
+/// `CREATE FUNCTION`; its name is known in the whole file.
+fn function(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
+    let start = cursor.here();
+    match declare::declaration(&mut cursor)? {
+        Declaration::Create { routine, replaces: false, .. } => Ok(Statement::Function(routine)),
+        _ => Err(Diagnostic::at(start, "OR REPLACE is not supported")
+            .help("a pipeline file declares each name once; leave OR REPLACE out")),
+    }
 }
 
 fn view(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {

@@ -16,6 +16,7 @@ use millstream_engine::pipeline::Pipeline;
 use millstream_sql::diagnostic::{Diagnostic, Span};
 use millstream_sql::nearest::suggest;
 use millstream_sql::query::prepared::{NotThere, ReadMode, TableCatalog};
+use millstream_sql::query::routines::declare::Routine;
 use millstream_sql::query::streams::AsOf;
 use millstream_sql::syntax::cursor::Name;
 use millstream_store::env::Env;
@@ -107,20 +108,25 @@ impl IntoQueryError for Diagnostic {
     }
 }
 
-/// What one query can read: the catalog's tables, the views of its text, and what it names by a
-/// path or a version itself, which is forgotten with the query.
+/// What one query can read: the catalog's tables, the views and functions of its text, and what it
+/// names by a path or a version itself, which is forgotten with the query.
 pub struct Names<'a> {
     catalog: &'a Catalog,
     /// By name, the tokens of each view's query.
     views: &'a [(Name, Range<usize>)],
+    functions: Vec<Arc<Routine>>,
     /// By just that name: paths differ in case.
     found: Mutex<BTreeMap<String, Known>>,
 }
 
 impl<'a> Names<'a> {
-    /// Of a query in a text with these views.
-    pub fn new(catalog: &'a Catalog, views: &'a [(Name, Range<usize>)]) -> Self {
-        Self { catalog, views, found: Mutex::default() }
+    /// Of a query in a text with these views and functions.
+    pub fn new(
+        catalog: &'a Catalog,
+        views: &'a [(Name, Range<usize>)],
+        functions: Vec<Arc<Routine>>,
+    ) -> Self {
+        Self { catalog, views, functions, found: Mutex::default() }
     }
 
     fn known(&self, name: &str) -> Option<Known> {
@@ -217,5 +223,10 @@ impl TableCatalog for Names<'_> {
     fn view(&self, name: &str) -> Option<Range<usize>> {
         let found = self.views.iter().find(|(view, _)| view.text.eq_ignore_ascii_case(name));
         found.map(|(_, query)| query.clone())
+    }
+
+    fn function(&self, name: &str) -> Option<Arc<Routine>> {
+        let is_meant = |known: &&Arc<Routine>| known.name.text.eq_ignore_ascii_case(name);
+        self.functions.iter().find(is_meant).cloned()
     }
 }

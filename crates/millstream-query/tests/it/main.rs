@@ -2,6 +2,7 @@
 
 mod faulty;
 mod flight_sql;
+mod functions;
 mod lake;
 mod local;
 mod remote;

@@ -1,9 +1,9 @@
 //! From a query's tokens to a statement that DataFusion plans as Spark would.
 //!
 //! [`prepare`] is the way through; each of its steps is a module: [`forms`] and [`streams`] take
-//! out what sqlparser does not know, [`relations`] finds the tables that are read, [`stateless`]
-//! refuses what needs state over a stream, and [`rewrite`] says in DataFusion's words what Spark
-//! says in others.
+//! out what sqlparser does not know, [`routines`] puts in what declared functions stand for,
+//! [`relations`] finds the tables that are read, [`stateless`] refuses what needs state over a
+//! stream, and [`rewrite`] says in DataFusion's words what Spark says in others.
 
 /// The condition of a join that has one; by shared or mutable reference, as the operator is given.
 macro_rules! join_constraint {
@@ -53,6 +53,7 @@ pub mod prepared;
 mod refusals;
 mod relations;
 pub(crate) mod rewrite;
+pub mod routines;
 pub(crate) mod rows;
 mod scope;
 mod shapes;

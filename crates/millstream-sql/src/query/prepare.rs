@@ -3,10 +3,11 @@
 //! 1. [`super::forms`] makes SELECTs of pipes and the like, and [`super::streams`] takes out what
 //!    sqlparser does not know (`STREAM`, `WATERMARK`);
 //! 2. sqlparser reads the rest;
-//! 3. [`super::relations`] finds the tables that are read and gives each read a name of its own;
-//! 4. [`super::stateless`] refuses what needs state over a stream;
-//! 5. [`super::refusals`] refuses what DataFusion would answer otherwise than Spark;
-//! 6. [`super::rewrite`] says in DataFusion's words what Spark says in others.
+//! 3. [`super::routines`] puts the bodies of declared functions in the places of their calls;
+//! 4. [`super::relations`] finds the tables that are read and gives each read a name of its own;
+//! 5. [`super::stateless`] refuses what needs state over a stream;
+//! 6. [`super::refusals`] refuses what DataFusion would answer otherwise than Spark;
+//! 7. [`super::rewrite`] says in DataFusion's words what Spark says in others.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use datafusion::sql::sqlparser::ast::Statement;
 
 use super::parse::{parse, piece};
 use super::prepared::{PreparedQuery, ReadMode, TableCatalog, TableRead};
+use super::routines::expand::expand;
 use super::{refusals, relations, rewrite, stateless};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::suggest;
@@ -45,8 +47,10 @@ pub fn prepare(
         return Err(Diagnostic::nowhere("there is no query").into());
     };
     let span = piece(lexed, last).map_or(*first, |last| first.to(last));
-    let (mut query, marks, mut subquery_watermarks) = parse(lexed, ranges)?;
-    let reads = relations::resolve(lexed, &mut query, marks, &mut subquery_watermarks, catalog)?;
+    let (mut query, mut marks, mut subquery_watermarks) = parse(lexed, ranges)?;
+    expand(lexed, &mut query, &mut marks, catalog, &[])?;
+    let watermarks = &mut subquery_watermarks;
+    let reads = relations::resolve(lexed, &mut query, marks, watermarks, catalog, &[])?;
     check_watermarks(&reads)?;
     stateless::check(lexed, &query, &reads)?;
     refusals::check(lexed, &query, &reads)?;

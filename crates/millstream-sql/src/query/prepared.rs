@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::sql::sqlparser::ast::Statement;
 
+use super::routines::declare::Routine;
 use super::streams::{AsOf, SubqueryWatermark, Watermark};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 
@@ -94,6 +95,10 @@ pub trait TableCatalog {
     }
     /// The tokens of the view called `name`, whatever its case.
     fn view(&self, _name: &str) -> Option<Range<usize>> {
+        None
+    }
+    /// The declared function called `name`, whatever its case.
+    fn function(&self, _name: &str) -> Option<Arc<Routine>> {
         None
     }
 }

@@ -17,23 +17,27 @@ use datafusion::sql::sqlparser::tokenizer;
 use super::ast::plain_alias;
 use super::parse::parse;
 use super::prepared::{NotThere, ReadMode, STREAM_PREFIX, TableCatalog, TableRead};
+use super::routines::expand::expand;
 use super::streams::{AsOf, Mark, SubqueryWatermark, Watermark};
 use super::{laterals, table_calls};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
 
-/// Finds the tables that `query` reads and renames them.
+/// Finds the tables that `query` reads and renames them. `within` are the declared functions in
+/// whose bodies it stands.
 pub(crate) fn resolve(
     lexed: &Lexed,
     query: &mut Query,
     marks: HashMap<usize, Mark>,
     subqueries: &mut Vec<SubqueryWatermark>,
     catalog: &dyn TableCatalog,
+    within: &[String],
 ) -> Result<Vec<TableRead>, Diagnostics> {
     let mut resolver = Resolver {
         lexed,
         catalog,
+        within,
         marks,
         subqueries,
         ctes: Vec::new(),
@@ -74,6 +78,8 @@ struct Cte {
 struct Resolver<'a> {
     lexed: &'a Lexed,
     catalog: &'a dyn TableCatalog,
+    /// The declared functions whose bodies are being read.
+    within: &'a [String],
     marks: HashMap<usize, Mark>,
     /// Where those of views are added.
     subqueries: &'a mut Vec<SubqueryWatermark>,
@@ -155,8 +161,9 @@ impl VisitorMut for Resolver<'_> {
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         match factor {
             // `streams` added LATERAL to make sqlparser accept the text, and marked a query's own.
+            // One that was not written, which has no place, is as it was made.
             TableFactor::Derived { lateral, subquery, .. } => {
-                *lateral = self.is_lateral(subquery);
+                *lateral = self.is_lateral(subquery).unwrap_or(*lateral);
             }
             _ => table_calls::into_plain(factor),
         }
@@ -178,13 +185,13 @@ impl VisitorMut for Resolver<'_> {
         }
         let mut entered = None;
         if let Some(view) = self.view_of(factor) {
-            entered = match self.enter_view(factor, view) {
-                Ok(ctes) => Some(ctes),
-                Err(diagnostic) => {
-                    self.found.0.push(diagnostic);
+            entered = self.enter_view(factor, view).map_or_else(
+                |found| {
+                    self.found.0.extend(found.0);
                     None
-                }
-            };
+                },
+                Some,
+            );
             if !self.found.0.is_empty() {
                 return ControlFlow::Break(());
             }
@@ -225,11 +232,11 @@ impl Resolver<'_> {
         format!("{name}__{}", self.hiding)
     }
 
-    /// Whether LATERAL is written before a subquery.
-    fn is_lateral(&self, subquery: &Query) -> bool {
-        let first = laterals::beginning(subquery).and_then(|first| self.lexed.span(first));
-        let mark = first.and_then(|first| self.marks.get(&first.start));
-        mark.is_some_and(|mark| mark.is_lateral)
+    /// Whether LATERAL is written before a subquery, if that is written.
+    fn is_lateral(&self, subquery: &Query) -> Option<bool> {
+        let Some(first) = laterals::beginning(subquery) else { return Some(false) };
+        let mark = self.marks.get(&self.lexed.span(first)?.start);
+        Some(mark.is_some_and(|mark| mark.is_lateral))
     }
 
     fn is_resolved(name: &str) -> bool {
@@ -405,17 +412,18 @@ impl Resolver<'_> {
         &mut self,
         factor: &mut TableFactor,
         view: Range<usize>,
-    ) -> Result<Vec<Cte>, Diagnostic> {
+    ) -> Result<Vec<Cte>, Diagnostics> {
         let TableFactor::Table { name, alias, .. } = factor else { return Ok(Vec::new()) };
         let span = self.span_of(name);
         if self.views.contains(&view) {
-            return Err(Diagnostic::at(span, "this view reads itself"));
+            return Err(Diagnostic::at(span, "this view reads itself").into());
         }
         if self.views.len() >= VIEWS_MAX {
             let message = format!("more than {VIEWS_MAX} views that read each other");
-            return Err(Diagnostic::at(span, message).help(SMALLER));
+            return Err(Diagnostic::at(span, message).help(SMALLER).into());
         }
-        let (query, marks, subqueries) = parse(self.lexed, std::slice::from_ref(&view))?;
+        let (mut query, mut marks, subqueries) = parse(self.lexed, std::slice::from_ref(&view))?;
+        expand(self.lexed, &mut query, &mut marks, self.catalog, self.within)?;
         self.marks.extend(marks);
         self.subqueries.extend(subqueries);
         let alias = alias

@@ -221,9 +221,10 @@ impl<'a> Desk<'a> {
         let checked = statements.check_writes_nothing();
         checked.map_err(|found| Refused::diagnosed(&found, &file.name, &file.text))?;
         declare(&self.session, file, &statements, settings)?;
-        if statements.steps.is_empty() && !statements.views.is_empty() {
-            let problem = "a view is known in the text that it stands in: write the query behind \
-                           it, or WITH name AS (...) SELECT ...";
+        let has_names = !statements.views.is_empty() || !statements.functions.is_empty();
+        if statements.steps.is_empty() && has_names {
+            let problem = "a view or a function is known in the text that it stands in: write the \
+                           query behind it, or WITH name AS (...) SELECT ...";
             return Err(Refused::Wrong(problem.to_owned()));
         }
         if statements.steps.is_empty() && statements.declarations().trim().is_empty() {

@@ -11,6 +11,8 @@ const WORDS: &[&str] = &[
     "CREATE TABLE ",
     "CREATE FLOW ",
     "CREATE TEMPORARY VIEW ",
+    "CREATE FUNCTION f(x INT DEFAULT 1) RETURNS INT RETURN ",
+    "f(x => ",
     "INSERT INTO ",
     "INSERT OVERWRITE ",
     "USING ",

@@ -155,6 +155,32 @@ fn what_views_stand_for_is_bounded() {
 }
 
 #[test]
+fn what_functions_stand_for_is_bounded() {
+    let functions = |of: &str| -> String {
+        let function = |n: usize| {
+            let of = of.replace('?', &format!("f{}", n - 1));
+            format!("CREATE FUNCTION f{n}(x INT) RETURNS INT RETURN {of};\n")
+        };
+        let first = "CREATE FUNCTION f0(x INT) RETURNS INT RETURN x + 1;\n";
+        let all: String = (1..18).map(function).collect();
+        format!("{TABLES}{first}{all}INSERT INTO k SELECT f17(n) AS n FROM STREAM s;\n")
+    };
+    load("p.sql", &functions("?(x)"), Path::new("/")).expect("each is called once");
+    for doubled in ["?(x) + ?(x)", "?(?(x))", "?(x + x)"] {
+        let found = load("p.sql", &functions(doubled), Path::new("/")).expect_err(doubled);
+        assert!(found.contains("too large to be planned") && found.contains("p.sql:"), "{found}");
+    }
+    let mutual = "CREATE FUNCTION f(x INT) RETURN g(x); CREATE FUNCTION g(x INT) RETURN f(x);\n\
+                  CREATE TEMPORARY VIEW v AS SELECT h(n) AS n FROM s;\n\
+                  CREATE FUNCTION h(x INT) RETURN (SELECT max(n) FROM v WHERE n = x);\n";
+    for call in ["f(n)", "h(n)"] {
+        let text = format!("{TABLES}{mutual}INSERT INTO k SELECT {call} AS n FROM s AS o;\n");
+        let found = load("p.sql", &text, Path::new("/")).expect_err(call);
+        assert!(found.contains("itself"), "{found}");
+    }
+}
+
+#[test]
 fn what_nothing_plans_is_refused_in_a_few_words() {
     let pivot = "SELECT * FROM s PIVOT (collect_list(n) FOR t IN ('a', 'b'))";
     refused(pivot, "in PIVOT is not supported yet");
