@@ -51,6 +51,7 @@ pub(crate) mod parse;
 mod percentiles;
 pub mod prepare;
 pub mod prepared;
+pub(crate) mod recursion;
 mod refusals;
 mod relations;
 pub(crate) mod rewrite;

@@ -28,8 +28,8 @@ use super::scope::Scopes;
 use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, intervals, lambda_calls, lateral,
-    lateral_alias, laterals, like, percentiles, rows, sorting, structs, twins, units, using,
-    wildcards, window_calls,
+    lateral_alias, laterals, like, percentiles, recursion, rows, sorting, structs, twins, units,
+    using, wildcards, window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -106,8 +106,14 @@ impl VisitorMut for Rewriter<'_> {
             // Columns are named after the text as written, so names are taken before it is
             // rewritten.
             let (alias, before) = (cte.alias.clone(), cte.query.clone());
+            let reads_itself = recursion::levels(&alias.name.value).is_some();
+            if reads_itself {
+                self.scopes.add_cte(&alias, &before);
+            }
             VisitMut::visit(&mut cte.query, self)?;
-            self.scopes.add_cte(&alias, &before);
+            if !reads_itself {
+                self.scopes.add_cte(&alias, &before);
+            }
         }
         self.taken.push((with, known));
         if self.depth == 1 {
@@ -117,7 +123,7 @@ impl VisitorMut for Rewriter<'_> {
         if let SetExpr::Select(select) = query.body.as_ref()
             && self.is_within()
         {
-            merge_columns(select, &mut frame);
+            using::merge_columns(select, &mut frame);
         }
         self.frames.push(frame);
         let order = query
@@ -142,7 +148,7 @@ impl VisitorMut for Rewriter<'_> {
         select.named_window.iter_mut().for_each(intervals::frame_of_window);
         let mut frame = self.scopes.frame(select);
         if self.is_within() {
-            merge_columns(select, &mut frame);
+            using::merge_columns(select, &mut frame);
         }
         let around: Vec<&Frame> = self.visible().filter(|around| !around.result_first).collect();
         let alias = lateral_alias::check(self.lexed, select, &frame, &around);
@@ -587,13 +593,5 @@ impl Rewriter<'_> {
             let span = field.span;
             call("field_of", vec![of, text(field.value, span)], span)
         })))
-    }
-}
-
-/// Lets `frame` know what columns are that joins make of two. Within a subquery DataFusion would
-/// take such a column for one outside of it.
-fn merge_columns(select: &Select, frame: &mut Frame) {
-    if frame.visible.is_none() {
-        frame.visible = using::merged(select, &frame.relations);
     }
 }
