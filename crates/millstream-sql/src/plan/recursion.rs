@@ -23,7 +23,10 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+    ReplaceChildrenOptions,
+};
 use futures::StreamExt as _;
 
 use super::optimize::analyze;
@@ -181,7 +184,8 @@ impl PhysicalOptimizerRule for LimitedRecursion {
             };
             let parts =
                 vec![part(query.static_term(), None), part(query.recursive_term(), Some(levels))];
-            Arc::clone(&plan).with_new_children(parts).map(Transformed::yes)
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            Arc::clone(&plan).replace_children(parts, options).map(Transformed::yes)
         };
         plan.transform_up(limited).data()
     }

@@ -125,6 +125,7 @@ impl VisitorMut for Rewriter<'_> {
         {
             using::merge_columns(select, &mut frame);
         }
+        self.found.0.extend(sorting::by_all(self.lexed, query, &frame, &mut self.scopes).err());
         self.frames.push(frame);
         let order = query
             .order_by
