@@ -161,6 +161,7 @@ impl VisitorMut for Rewriter<'_> {
         }
         self.using_columns(select, &frame);
         if self.is_batch {
+            select.having.iter_mut().for_each(blocks::as_condition);
             self.found.0.extend(twins::check(self.lexed, select, &frame));
             if !self.is_outermost() {
                 twins::expand(select, &frame);
