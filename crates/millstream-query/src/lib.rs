@@ -21,6 +21,7 @@ pub mod error;
 pub mod flight_sql;
 mod narrow_gaps;
 pub mod progress;
+mod result_names;
 pub mod session;
 pub mod spark_settings;
 pub mod state;

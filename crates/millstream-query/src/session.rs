@@ -32,6 +32,7 @@ use crate::cluster::settings::{
 };
 use crate::error::QueryError;
 use crate::progress::Scans;
+use crate::result_names::{named, with_names};
 use crate::spark_settings::{self, Known};
 use crate::state::{Limits, session_state};
 use crate::statements::Statements;
@@ -69,7 +70,7 @@ pub struct PlannedQuery {
 impl PlannedQuery {
     /// The columns of the result.
     pub fn schema(&self) -> SchemaRef {
-        self.plan.schema()
+        named(&self.plan.schema())
     }
 
     /// Runs it. The rows of several partitions come as they are ready. Dropping the stream ends the
@@ -82,10 +83,10 @@ impl PlannedQuery {
             let plan = Arc::clone(&self.plan);
             let answer = client::run(&self.env, coordinator, plan, &self.state).await?;
             *self.job.lock() = Some(answer.job);
-            return Ok(answer.rows);
+            return Ok(with_names(answer.rows));
         }
         let stream = execute_stream(Arc::clone(&self.plan), self.state.task_ctx());
-        Ok(stream.map_err(from_datafusion)?)
+        Ok(with_names(stream.map_err(from_datafusion)?))
     }
 
     /// Whether the nodes of a cluster can run it.

@@ -9,6 +9,7 @@ use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::functions::{BatchClock, register};
+use crate::plan::recursion::LimitedRecursion;
 
 /// A session with Spark's functions and no tables.
 pub fn session(config: SessionConfig, clock: &BatchClock) -> SessionContext {
@@ -36,6 +37,7 @@ pub fn builder(
     let mut properties = ExecutionProps::new();
     properties.config_options = Some(Arc::clone(config.options()));
     let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime);
+    let builder = builder.with_physical_optimizer_rule(Arc::new(LimitedRecursion));
     register(builder.with_execution_props(properties), clock)
 }
 

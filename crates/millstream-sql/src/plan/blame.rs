@@ -15,6 +15,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::functions::literals::Unusable;
 use crate::nearest::{listed, nearest, suggest};
 use crate::query::prepared::PreparedQuery;
+use crate::query::twins::shown;
 use crate::syntax::lexer::{Lexed, Lexeme};
 use crate::syntax::unreadable::lower_first;
 use crate::types::{parse_type_ddl, spark_type};
@@ -117,7 +118,7 @@ impl Blame<'_> {
 
     fn no_column(&self, field: &Column, valid: &[Column], at: Option<Span>) -> Diagnostic {
         let at = at.or_else(|| self.spans_of(field)).or_else(|| self.find(&field.name));
-        let names: Vec<&str> = valid.iter().map(|column| column.name.as_str()).collect();
+        let names: Vec<&str> = valid.iter().map(|column| shown(&column.name)).collect();
         let qualifier = field.relation.as_ref().map(|relation| demangle(relation.table()));
         let message = match &qualifier {
             None => format!("there is no column `{}`", field.name),
@@ -144,7 +145,7 @@ impl Blame<'_> {
             let table = column.relation.as_ref().map(|table| demangle(table.table()));
             qualifier.is_none() || table == qualifier
         });
-        let own: Vec<&str> = own.map(|column| column.name.as_str()).collect();
+        let own: Vec<&str> = own.map(|column| shown(&column.name)).collect();
         match nearest(&field.name, own.iter().copied()) {
             Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
             None if names.is_empty() => diagnostic.help("the query reads no table here"),

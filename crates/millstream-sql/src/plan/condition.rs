@@ -106,7 +106,8 @@ impl Condition<'_> {
         *the_only_mut(&mut query).expect("it has one expression") = expr;
         balance::balance(&mut query);
         let columns = Arc::new(schema.as_arrow().clone());
-        rewrite::rewrite_over(lexed, &mut query, HashMap::from([(ROW.to_owned(), columns)]))?;
+        let row = HashMap::from([(ROW.to_owned(), columns)]);
+        rewrite::rewrite_over(lexed, &mut query, row, false)?;
         Ok(PreparedQuery {
             statement: Statement::Query(query),
             reads: Vec::new(),

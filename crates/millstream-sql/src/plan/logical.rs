@@ -7,7 +7,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DataFusionStatement;
 use futures::FutureExt;
 
-use super::{blame, checks, grouping_sets, lateral, subqueries, windows};
+use super::{blame, checks, grouping_sets, lateral, recursion, subqueries, windows};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::functions::literals;
 use crate::functions::only_row::only_row;
@@ -63,7 +63,9 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
         Err(DataFusionError::Internal("a table's provider was not registered in memory".into()))
     })?;
     checks::check(&plan)?;
+    recursion::check_places(&plan)?;
     let plan = subqueries::joined(lateral::lower(plan)?, only_row(), reads_stream)?;
+    recursion::check_types(&plan, state)?;
     let plan = optimize::analyze(state, plan)?;
     let plan = grouping_sets::without_empty(plan, reads_stream)?;
     windows::lower(plan, reads_stream)
@@ -80,7 +82,8 @@ fn refuse_state(prepared: &PreparedQuery, plan: &LogicalPlan) -> Result<(), Diag
             LogicalPlan::RecursiveQuery(_) => "a recursive query",
             _ => return Ok(TreeNodeRecursion::Continue),
         };
-        if reads_stream(node) {
+        let is_recursive = matches!(node, LogicalPlan::RecursiveQuery(_));
+        if reads_stream(node) || (is_recursive && prepared.is_stream()) {
             refused = Some(what);
             return Ok(TreeNodeRecursion::Stop);
         }

@@ -1,7 +1,7 @@
 //! From a query that was read to DataFusion's logical plan, with Spark's types and meaning.
 //!
 //! [`logical`] plans the query against registered tables: it refuses what Spark refuses
-//! ([`checks`]), makes joins of subqueries ([`lateral`], [`subqueries`]), and columns of windows of
+//! ([`checks`], [`recursion`]), makes joins of subqueries ([`lateral`], [`subqueries`]), and columns of windows of
 //! time ([`windows`]); [`grouping_sets`] have no rows without rows. [`project`] fits the columns to
 //! those of a sink. [`optimize`] makes a plan ready to run, [`short_circuit`] its conditions.
 //! [`row_test`] holds a condition against rows at hand. What DataFusion refuses is said in the
@@ -15,6 +15,7 @@ mod lateral;
 pub mod logical;
 pub mod optimize;
 pub mod project;
+pub(crate) mod recursion;
 pub mod row_test;
 pub mod short_circuit;
 mod subqueries;

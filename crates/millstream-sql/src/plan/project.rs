@@ -10,6 +10,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit}
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::{listed, nearest};
+use crate::query::twins::shown;
 use crate::syntax::cursor::Name;
 use crate::types::spark_type;
 
@@ -52,7 +53,8 @@ pub fn project_to_sink(plan: LogicalPlan, target: &Target<'_>) -> Result<Logical
 
 /// Two columns of one name cannot be written.
 fn refuse_twins(plan: &LogicalPlan, target: &Target<'_>) -> Result<(), Diagnostic> {
-    let names: Vec<&String> = plan.schema().fields().iter().map(|field| field.name()).collect();
+    let fields = plan.schema().fields().iter();
+    let names: Vec<&str> = fields.map(|field| shown(field.name())).collect();
     let by_position = !target.by_name && (target.declared.is_some() || !target.columns.is_empty());
     let twin = names.iter().enumerate().find(|(index, name)| {
         names[..*index].iter().any(|earlier| earlier.eq_ignore_ascii_case(name))

@@ -1,12 +1,12 @@
 //! One SELECT with its clauses: what Spark reads otherwise than DataFusion, or refuses.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, GroupByExpr, Ident, OrderBy, OrderByKind, Select, SelectItem, Spanned,
-    UnaryOperator, Value, ValueWithSpan, WindowSpec, WindowType,
+    BinaryOperator, CastKind, DataType, Expr, Function, GroupByExpr, Ident, OrderBy, OrderByKind,
+    Select, SelectItem, Spanned, UnaryOperator, Value, ValueWithSpan, WindowSpec, WindowType,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
-use super::ast::quoted_ident;
+use super::ast::{quoted_ident, take};
 use super::frame::Frame;
 use super::{grouping, using};
 use crate::diagnostic::Diagnostic;
@@ -73,6 +73,25 @@ pub(crate) fn named_window(lexed: &Lexed, function: &mut Function) -> Result<(),
     }
     function.over = Some(WindowType::NamedWindow(name.clone()));
     Ok(())
+}
+
+/// Makes a condition of HAVING that is no condition one, as Spark does: any number but 0 is true.
+pub(crate) fn as_condition(having: &mut Expr) {
+    use BinaryOperator::{Divide, Minus, Modulo, Multiply, Plus};
+    let is_number = match &*having {
+        Expr::BinaryOp { op, .. } => matches!(op, Plus | Minus | Multiply | Divide | Modulo),
+        Expr::Function(function) => function.over.is_none(),
+        _ => false,
+    };
+    if is_number {
+        take(having, |value| Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(value),
+            data_type: DataType::Boolean,
+            array: false,
+            format: None,
+        });
+    }
 }
 
 /// A negative number in ORDER BY names no item, and ALL may be the name of a column.

@@ -1,8 +1,8 @@
 //! Spark's operators that DataFusion has as calls, and the other way round.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, Expr, Spanned, UnaryOperator,
-    Value, helpers::attached_token::AttachedToken,
+    BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, Expr, Function, FunctionArguments,
+    Spanned, UnaryOperator, Value, helpers::attached_token::AttachedToken,
 };
 
 use super::ast::{arguments, call, function_name, text};
@@ -82,3 +82,31 @@ pub(crate) fn with_constant(expr: Expr) -> Expr {
         _ => expr,
     }
 }
+
+/// `ltrim(what, text)` and `rtrim(what, text)` name the text last, unlike DataFusion's.
+pub(crate) fn trimmed_last(function: &mut Function) {
+    if matches!(function_name(function).as_str(), "ltrim" | "rtrim")
+        && let FunctionArguments::List(list) = &mut function.args
+        && list.args.len() == 2
+    {
+        list.args.reverse();
+    }
+}
+
+/// Functions whose result has the type of their arguments.
+pub(crate) const KEEPS_TYPES: &[&str] = &[
+    "aggregate",
+    "array",
+    "coalesce",
+    "greatest",
+    "if",
+    "ifnull",
+    "least",
+    "map",
+    "named_struct",
+    "nullifzero",
+    "nvl",
+    "nvl2",
+    "reduce",
+    "zeroifnull",
+];

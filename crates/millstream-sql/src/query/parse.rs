@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::streams::{self, Mark, SubqueryWatermark};
-use super::{forms, joins};
+use super::{forms, inline_tables, joins};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::lexer::Lexed;
 use crate::syntax::unreadable::unexpected;
@@ -40,5 +40,6 @@ pub(crate) fn parse(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Parsed, Di
     }
     balance::balance(&mut query);
     joins::complete(&mut query);
+    inline_tables::name_columns(&mut query);
     Ok((*query, extracted.marks, extracted.subqueries))
 }

@@ -1,5 +1,5 @@
 //! `percentile_cont(share) WITHIN GROUP (ORDER BY x)` and `percentile_disc`, as calls of the value
-//! and its share.
+//! and its share, and `mode() WITHIN GROUP (ORDER BY x)`, as one of the value.
 //!
 //! Over a named window they stay as they are, and the planner refuses them: its order is not in
 //! sight, and with one Spark has no such call.
@@ -17,14 +17,18 @@ pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
     let names = match name.as_str() {
         "percentile_cont" => ["percentile", "percentile_cont_descending"],
         "percentile_disc" => ["percentile_disc_ascending", "percentile_disc_descending"],
+        // Of several values that occur most often, the first one in the order.
+        "mode" if !function.within_group.is_empty() => ["mode", "mode_descending"],
         _ => return Ok(()),
     };
     if matches!(function.over, Some(WindowType::NamedWindow(_))) {
         return Ok(());
     }
+    let share = if name == "mode" { "" } else { "0.5" };
     let refused = |message: String| Diagnostic {
         span: lexed.span(function.name.span()),
-        ..Diagnostic::nowhere(message).help(format!("write {name}(0.5) WITHIN GROUP (ORDER BY x)"))
+        ..Diagnostic::nowhere(message)
+            .help(format!("write {name}({share}) WITHIN GROUP (ORDER BY x)"))
     };
     if is_distinct(function) {
         return Err(refused(format!("`{name}` takes no DISTINCT")));
@@ -33,11 +37,16 @@ pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
         return Err(refused(format!("`{name}` takes no ORDER BY and no frame in its OVER")));
     }
     let shares: Vec<&Expr> = arguments(function).collect();
-    let ([order], [share]) = (function.within_group.as_slice(), shares.as_slice()) else {
-        return Err(refused(format!("`{name}` takes a share, and one value in WITHIN GROUP")));
+    let [order] = function.within_group.as_slice() else {
+        return Err(refused(format!("`{name}` takes one value in WITHIN GROUP")));
+    };
+    let args = match (name.as_str(), shares.as_slice()) {
+        ("mode", []) => vec![order.expr.clone()],
+        ("mode", _) => return Err(refused(format!("`{name}` takes its value in WITHIN GROUP"))),
+        (_, [share]) => vec![order.expr.clone(), (*share).clone()],
+        _ => return Err(refused(format!("`{name}` takes a share beside WITHIN GROUP"))),
     };
     let name = names[usize::from(order.options.asc == Some(false))];
-    let args = vec![order.expr.clone(), (*share).clone()];
     if let Expr::Function(made) = call(name, args, function.name.0[0].span()) {
         function.name = made.name;
         function.args = made.args;

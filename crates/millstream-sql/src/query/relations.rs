@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, ObjectNamePart, Query, Spanned, TableAlias, TableFactor, VisitMut,
-    VisitorMut, With,
+    Cte as WithQuery, Expr, Ident, ObjectName, ObjectNamePart, Query, Spanned, TableAlias,
+    TableFactor, VisitMut, VisitorMut, With,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
@@ -19,7 +19,7 @@ use super::parse::parse;
 use super::prepared::{NotThere, ReadMode, STREAM_PREFIX, TableCatalog, TableRead};
 use super::routines::expand::expand;
 use super::streams::{AsOf, Mark, SubqueryWatermark, Watermark};
-use super::{laterals, table_calls};
+use super::{laterals, recursion, table_calls};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -73,6 +73,8 @@ struct Cte {
     planned: String,
     /// What it adds to the query wherever it is read.
     size: usize,
+    /// How often it was read so far.
+    reads: usize,
 }
 
 struct Resolver<'a> {
@@ -108,15 +110,19 @@ impl VisitorMut for Resolver<'_> {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         let known = self.ctes.len();
         let mut with = query.with.take();
+        let may_recurse = with.as_ref().is_some_and(|with| with.recursive);
         for cte in with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             // Its size counts wherever it is read, which may be several times or never.
             let before = std::mem::take(&mut self.size);
-            VisitMut::visit(&mut cte.query, self)?;
+            let recursive = if may_recurse { self.recursive(cte)? } else { None };
+            if recursive.is_none() {
+                VisitMut::visit(&mut cte.query, self)?;
+            }
             let size = std::mem::replace(&mut self.size, before);
             let name = cte.alias.name.value.clone();
-            let planned = self.planned_name(&name, known);
+            let planned = recursive.unwrap_or_else(|| self.planned_name(&name, known));
             cte.alias.name.value.clone_from(&planned);
-            self.ctes.push(Cte { name, planned, size });
+            self.ctes.push(Cte { name, planned, size, reads: 0 });
         }
         self.taken.push((with, known));
         ControlFlow::Continue(())
@@ -232,6 +238,43 @@ impl Resolver<'_> {
         format!("{name}__{}", self.hiding)
     }
 
+    /// Visits a query of WITH RECURSIVE; its name in the plan if it reads itself. Otherwise it is
+    /// still to be visited.
+    fn recursive(&mut self, cte: &mut WithQuery) -> ControlFlow<(), Option<String>> {
+        let name = cte.alias.name.clone();
+        if !recursion::names(&cte.query, &name.value) {
+            recursion::enclose(&mut cte.query);
+            return ControlFlow::Continue(None);
+        }
+        let span = self.lexed.span(name.span);
+        let refused = |message: &str, help: &str| {
+            let message = format!("`{}` {message}", name.value);
+            Diagnostic { span, ..Diagnostic::nowhere(message).help(help) }
+        };
+        let Some((first, rest, all)) = recursion::parts(&mut cte.query) else {
+            let message = "can read itself only as first UNION ALL rest";
+            let help = "put WITH, ORDER BY and LIMIT into the parts, or into a query around it";
+            self.found.0.push(refused(message, help));
+            return ControlFlow::Break(());
+        };
+        let mark = span.and_then(|span| self.marks.get(&span.start));
+        let levels = mark.and_then(|mark| mark.levels).unwrap_or(recursion::LEVELS_MAX);
+        self.hiding += 1;
+        let planned = recursion::planned_name(levels, self.hiding);
+        recursion::with_types(first);
+        VisitMut::visit(first, self)?;
+        let own = Cte { name: name.value.clone(), planned: planned.clone(), size: 0, reads: 0 };
+        self.ctes.push(own);
+        VisitMut::visit(rest, self)?;
+        let reads = self.ctes.pop().map_or(0, |own| own.reads);
+        if reads != 1 || !all {
+            let help = "write first UNION ALL rest, where rest reads it in one place";
+            self.found.0.push(refused("reads itself in a way that is not supported", help));
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(Some(planned))
+    }
+
     /// Whether LATERAL is written before a subquery, if that is written.
     fn is_lateral(&self, subquery: &Query) -> Option<bool> {
         let Some(first) = laterals::beginning(subquery) else { return Some(false) };
@@ -259,9 +302,13 @@ impl Resolver<'_> {
         let mark = self.marks.get(&span.start).cloned();
         let stream = mark.as_ref().and_then(|mark| mark.stream);
         let as_of = mark.as_ref().and_then(|mark| mark.as_of.clone());
-        let mut ctes = self.ctes.iter().rev();
+        let mut ctes = self.ctes.iter_mut().rev();
         let cte = ctes.find(|cte| cte.name.eq_ignore_ascii_case(&written.value));
-        if let Some((cte, size)) = cte.map(|cte| (cte.planned.clone(), cte.size)) {
+        let cte = cte.map(|cte| {
+            cte.reads += 1;
+            (cte.planned.clone(), cte.size)
+        });
+        if let Some((cte, size)) = cte {
             self.count(&written.span, size).map_err(|error| error.help(SMALLER))?;
             if let Some(at) = stream {
                 return Err(not_a_table(at, &cte, "common table expression"));

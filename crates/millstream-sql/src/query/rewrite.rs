@@ -22,14 +22,14 @@ use super::ast::{
 use super::casts::as_int;
 use super::frame::{Frame, Resolved};
 use super::naming::expr_name;
-use super::operators::{conditional, rlike, rounded, with_constant};
-use super::prepared::TableRead;
+use super::operators::{KEEPS_TYPES, conditional, rlike, rounded, trimmed_last, with_constant};
+use super::prepared::{ReadMode, TableRead};
 use super::scope::Scopes;
 use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, intervals, lambda_calls, lateral,
-    lateral_alias, laterals, like, percentiles, rows, sorting, structs, units, using, wildcards,
-    window_calls,
+    lateral_alias, laterals, like, percentiles, recursion, rows, sorting, structs, twins, units,
+    using, wildcards, window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -43,7 +43,8 @@ pub(crate) fn rewrite(
     reads: &[TableRead],
 ) -> Result<(), Diagnostics> {
     let tables = reads.iter().map(|read| (read.registered_as.clone(), read.schema.clone()));
-    rewrite_over(lexed, query, tables.collect())
+    let is_batch = reads.iter().all(|read| read.mode == ReadMode::Batch);
+    rewrite_over(lexed, query, tables.collect(), is_batch)
 }
 
 /// Rewrites `query` over `tables`, which are columns by name, in place.
@@ -51,9 +52,13 @@ pub(crate) fn rewrite_over(
     lexed: &Lexed,
     query: &mut Query,
     tables: HashMap<String, SchemaRef>,
+    is_batch: bool,
 ) -> Result<(), Diagnostics> {
     let mut rewriter = Rewriter {
         lexed,
+        is_batch,
+        depth: 0,
+        is_one_select: false,
         scopes: Scopes::new(tables),
         frames: Vec::new(),
         hidden: Vec::new(),
@@ -68,6 +73,12 @@ pub(crate) fn rewrite_over(
 
 struct Rewriter<'a> {
     lexed: &'a Lexed,
+    /// No table is read as a stream.
+    is_batch: bool,
+    /// How many queries the visit is in.
+    depth: usize,
+    /// The outermost query is one SELECT.
+    is_one_select: bool,
     scopes: Scopes,
     /// The frames of the queries being visited, innermost last.
     frames: Vec<Frame>,
@@ -88,22 +99,33 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         sorting::into_order(query);
+        self.depth += 1;
         let known = self.scopes.ctes.len();
         let mut with = query.with.take();
         for cte in with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             // Columns are named after the text as written, so names are taken before it is
             // rewritten.
             let (alias, before) = (cte.alias.clone(), cte.query.clone());
+            let reads_itself = recursion::levels(&alias.name.value).is_some();
+            if reads_itself {
+                self.scopes.add_cte(&alias, &before);
+            }
             VisitMut::visit(&mut cte.query, self)?;
-            self.scopes.add_cte(&alias, &before);
+            if !reads_itself {
+                self.scopes.add_cte(&alias, &before);
+            }
         }
         self.taken.push((with, known));
+        if self.depth == 1 {
+            self.is_one_select = matches!(query.body.as_ref(), SetExpr::Select(_));
+        }
         let mut frame = self.scopes.frame_of_body(&query.body);
         if let SetExpr::Select(select) = query.body.as_ref()
             && self.is_within()
         {
-            merge_columns(select, &mut frame);
+            using::merge_columns(select, &mut frame);
         }
+        self.found.0.extend(sorting::by_all(self.lexed, query, &frame, &mut self.scopes).err());
         self.frames.push(frame);
         let order = query
             .order_by
@@ -115,6 +137,7 @@ impl VisitorMut for Rewriter<'_> {
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         self.frames.pop();
+        self.depth -= 1;
         if let Some((with, known)) = self.taken.pop() {
             query.with = with;
             self.scopes.ctes.truncate(known);
@@ -126,7 +149,7 @@ impl VisitorMut for Rewriter<'_> {
         select.named_window.iter_mut().for_each(intervals::frame_of_window);
         let mut frame = self.scopes.frame(select);
         if self.is_within() {
-            merge_columns(select, &mut frame);
+            using::merge_columns(select, &mut frame);
         }
         let around: Vec<&Frame> = self.visible().filter(|around| !around.result_first).collect();
         let alias = lateral_alias::check(self.lexed, select, &frame, &around);
@@ -137,6 +160,13 @@ impl VisitorMut for Rewriter<'_> {
             self.found.0.extend(moved.err());
         }
         self.using_columns(select, &frame);
+        if self.is_batch {
+            select.having.iter_mut().for_each(blocks::as_condition);
+            self.found.0.extend(twins::check(self.lexed, select, &frame));
+            if !self.is_outermost() {
+                twins::expand(select, &frame);
+            }
+        }
         self.frames.push(frame);
         self.visited.push(0);
         let items = std::mem::take(&mut select.projection);
@@ -145,6 +175,9 @@ impl VisitorMut for Rewriter<'_> {
                 Ok(items) => select.projection.extend(items),
                 Err(diagnostic) => self.found.0.push(diagnostic),
             }
+        }
+        if self.is_batch {
+            twins::separate(select, self.frame(), self.is_outermost());
         }
         ControlFlow::Continue(())
     }
@@ -225,6 +258,11 @@ impl Rewriter<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the SELECT being visited makes the rows of the result.
+    fn is_outermost(&self) -> bool {
+        self.depth == 1 && self.is_one_select
     }
 
     /// The frames whose columns can be meant, innermost first.
@@ -376,7 +414,10 @@ impl Rewriter<'_> {
         match expr {
             Expr::Identifier(ident) => match self.merged_value(ident) {
                 Some(value) => *expr = value,
-                None => self.identifier(ident)?,
+                None => match self.below_result(ident)? {
+                    Some(column) => *expr = column,
+                    None => self.identifier(ident)?,
+                },
             },
             Expr::CompoundIdentifier(parts) => {
                 if let Some(path) = self.compound(parts)? {
@@ -465,6 +506,16 @@ impl Rewriter<'_> {
         self.frames.last().is_some_and(|frame| frame.resolve(std::slice::from_ref(name)).is_some())
     }
 
+    /// The column of FROM that a name in ORDER BY means, since the result has several of the name.
+    fn below_result(&self, ident: &Ident) -> Result<Option<Expr>, Diagnostic> {
+        match self.frames.last() {
+            Some(frame) if self.is_batch && self.parameter(&ident.value).is_none() => {
+                twins::below_result(self.lexed, frame, ident)
+            }
+            _ => Ok(None),
+        }
+    }
+
     fn identifier(&self, ident: &mut Ident) -> Result<(), Diagnostic> {
         if let Some(spelled) = self.parameter(&ident.value) {
             ident.value.clone_from(spelled);
@@ -472,6 +523,9 @@ impl Rewriter<'_> {
         }
         for frame in self.frames.iter().rev() {
             let alias = frame.alias(&ident.value);
+            if self.is_batch && frame.could_be_twins(ident) {
+                return Err(twins::ambiguous(self.lexed, std::slice::from_ref(ident)));
+            }
             if frame.result_first
                 && let Some(alias) = alias
             {
@@ -506,8 +560,12 @@ impl Rewriter<'_> {
                 call("get_field", vec![of, text(field.value, span)], span)
             })));
         }
-        let found = self.frames.iter().rev().find_map(|frame| frame.resolve(parts));
-        let Some(found) = found else { return Ok(None) };
+        let mut frames = self.frames.iter().rev();
+        let found = frames.find_map(|frame| frame.resolve(parts).map(|found| (frame, found)));
+        let Some((frame, found)) = found else { return Ok(None) };
+        if self.is_batch && frame.means_twins(parts) {
+            return Err(twins::ambiguous(self.lexed, parts));
+        }
         if let Some((at, known)) = &found.wrong_field {
             let (field, span) = (&parts[*at].value, self.lexed.span(parts[*at].span));
             let before = found.parts[*at - 1].as_str();
@@ -539,39 +597,3 @@ impl Rewriter<'_> {
         })))
     }
 }
-
-/// Lets `frame` know what columns are that joins make of two. Within a subquery DataFusion would
-/// take such a column for one outside of it.
-fn merge_columns(select: &Select, frame: &mut Frame) {
-    if frame.visible.is_none() {
-        frame.visible = using::merged(select, &frame.relations);
-    }
-}
-
-/// `ltrim(what, text)` and `rtrim(what, text)` name the text last, unlike DataFusion's.
-fn trimmed_last(function: &mut Function) {
-    if matches!(function_name(function).as_str(), "ltrim" | "rtrim")
-        && let FunctionArguments::List(list) = &mut function.args
-        && list.args.len() == 2
-    {
-        list.args.reverse();
-    }
-}
-
-/// Functions whose result has the type of their arguments.
-const KEEPS_TYPES: &[&str] = &[
-    "aggregate",
-    "array",
-    "coalesce",
-    "greatest",
-    "if",
-    "ifnull",
-    "least",
-    "map",
-    "named_struct",
-    "nullifzero",
-    "nvl",
-    "nvl2",
-    "reduce",
-    "zeroifnull",
-];

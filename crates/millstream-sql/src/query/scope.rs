@@ -17,7 +17,7 @@ use super::ast::{generator, item_expr, one_part};
 use super::frame::{Column, Frame, Relation};
 use super::naming::item_name;
 use super::wildcards::{excepted, replacement};
-use super::{generators, grouping, shapes, using, window_calls};
+use super::{generators, grouping, shapes, twins, using, window_calls};
 
 /// The columns of the tables that a query can name.
 pub(crate) struct Scopes {
@@ -124,7 +124,7 @@ impl Scopes {
                 }
                 SelectItem::Wildcard(options) => {
                     // The columns of a lateral view are its relation's already, or come last.
-                    for relation in &frame.relations {
+                    for relation in twins::shown_relations(select, &frame.relations)? {
                         let all = relation.columns.as_ref()?;
                         let kept = all.iter().filter(|one| !excepted(options, one));
                         columns.extend(kept.map(|one| replaced(options, &frame, one)));
@@ -170,6 +170,7 @@ impl Scopes {
             None => Vec::from_iter(item_name(item)),
         };
         frame.aliases = select.projection.iter().flat_map(names).collect();
+        frame.doubled = twins::doubled(select, &frame);
         frame
     }
 
@@ -179,12 +180,14 @@ impl Scopes {
             SetExpr::Select(select) => Frame { result_first: true, ..self.frame(select) },
             SetExpr::Query(query) => {
                 let columns = self.columns_of_query(query).unwrap_or_default();
-                let aliases = columns.into_iter().map(|column| column.name).collect();
-                Frame { aliases, ..Frame::default() }
+                let aliases: Vec<String> = columns.into_iter().map(|column| column.name).collect();
+                let doubled = twins::repeated(&aliases);
+                Frame { aliases, doubled, ..Frame::default() }
             }
             SetExpr::SetOperation { left, .. } => {
-                let aliases = self.frame_of_body(left).aliases;
-                Frame { aliases, ..Frame::default() }
+                let Frame { aliases, mut doubled, .. } = self.frame_of_body(left);
+                doubled.extend(twins::repeated(&aliases));
+                Frame { aliases, doubled, ..Frame::default() }
             }
             _ => Frame::default(),
         }

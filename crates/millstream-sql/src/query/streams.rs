@@ -57,10 +57,13 @@ pub(crate) struct Mark {
     pub(crate) as_of: Option<AsOf>,
     /// LATERAL stands before the subquery whose first word this is.
     pub(crate) is_lateral: bool,
+    /// `MAX RECURSION LEVEL n` behind the name of a common table expression.
+    pub(crate) levels: Option<u32>,
 }
 
 impl Mark {
-    const NONE: Self = Self { stream: None, watermark: None, as_of: None, is_lateral: false };
+    const NONE: Self =
+        Self { stream: None, watermark: None, as_of: None, is_lateral: false, levels: None };
 }
 
 /// `(SELECT ...) WATERMARK column DELAY OF INTERVAL ...`.
@@ -143,6 +146,9 @@ impl Extraction<'_> {
             return self.within_watermark();
         }
         if self.may_start_table() && self.stream() {
+            return Ok(());
+        }
+        if self.recursion_levels() {
             return Ok(());
         }
         if self.cursor.is_word("INTERVAL") && self.long_interval() {
@@ -284,6 +290,31 @@ impl Extraction<'_> {
         self.out.marks.insert(name.span.start, mark);
         self.last_table = Some(name.span.start);
         self.out.tokens.push(name.for_parser());
+        true
+    }
+
+    /// Takes `MAX RECURSION LEVEL 5` behind `name` or `name(columns)`.
+    fn recursion_levels(&mut self) -> bool {
+        let words = ["MAX", "RECURSION", "LEVEL"];
+        let is_word = |(at, word): (usize, &&str)| {
+            self.cursor.nth(at).is_some_and(|lexeme| lexeme.is_word(word))
+        };
+        if !words.iter().enumerate().all(is_word) {
+            return false;
+        }
+        let levels = match self.cursor.nth(words.len()).map(|lexeme| &lexeme.token) {
+            Some(Token::Number(digits, false)) => digits.parse::<u32>().ok(),
+            _ => None,
+        };
+        let tokens = &self.out.tokens;
+        let before = match parenthesis_at_end(tokens) {
+            Some(open) => open.checked_sub(1),
+            None => tokens.len().checked_sub(1),
+        };
+        let name = before.and_then(|before| self.cursor.lexed.span(tokens[before].span));
+        let (Some(levels), Some(name)) = (levels, name) else { return false };
+        self.out.marks.entry(name.start).or_insert(Mark::NONE).levels = Some(levels);
+        self.cursor.at += words.len() + 1;
         true
     }
 

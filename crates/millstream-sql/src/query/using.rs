@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::ast::{call, one_part, quoted_ident};
-use super::frame::{Relation, Visible};
+use super::frame::{Frame, Relation, Visible};
 
 /// The columns of `*`, and the conditions that joins have.
 pub(crate) struct Joined {
@@ -149,6 +149,14 @@ pub(crate) fn merged(select: &Select, relations: &[Relation]) -> Option<Vec<Visi
     let is_plain = select.lateral_views.is_empty();
     let joined = is_plain.then(|| joined(&select.from, relations)).flatten();
     joined.map(|joined| joined.columns)
+}
+
+/// Lets `frame` know what columns are that joins make of two. Within a subquery DataFusion would
+/// take such a column for one outside of it.
+pub(crate) fn merge_columns(select: &Select, frame: &mut Frame) {
+    if frame.visible.is_none() {
+        frame.visible = merged(select, &frame.relations);
+    }
 }
 
 /// Gives the joins of `select` the conditions that USING and NATURAL stand for.

@@ -195,10 +195,10 @@ impl Engine {
     async fn query(&self, frame: DataFrame) -> Outcome<DBOutput<Kind>> {
         let schema: Schema = frame.schema().as_arrow().clone();
         let types = schema.fields().iter().map(|field| Kind::of(field.data_type())).collect();
-        let columns = frame.schema().iter().map(|(relation, field)| {
-            let name = field.name().clone();
+        // Columns of different tables can have the same name.
+        let columns = frame.schema().iter().enumerate().map(|(at, (relation, field))| {
             let column = Expr::Column((relation, field).into());
-            cast(column, DataType::Utf8).alias(name)
+            cast(column, DataType::Utf8).alias(format!("c{at}"))
         });
         let text = frame.clone().select(columns.collect::<Vec<_>>())?;
         let (state, plan) = text.into_parts();
@@ -225,7 +225,7 @@ fn creation(sql: &str) -> Option<(String, String)> {
     });
     let casts = columns.enumerate().map(|(at, column)| {
         let (name, data_type) = column.trim().split_once(' ').expect("a column has a type");
-        format!("CAST(column{} AS {data_type}) AS {name}", at + 1)
+        format!("CAST(col{} AS {data_type}) AS {name}", at + 1)
     });
     let casts = casts.collect::<Vec<_>>().join(", ");
     Some((name.to_owned(), format!("SELECT {casts} FROM (VALUES {rows}) AS rows")))

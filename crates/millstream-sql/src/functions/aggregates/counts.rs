@@ -74,8 +74,13 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
     in_order("percentile_disc_descending", |args| {
         descending(args, Question::At(shares("percentile_disc", args)?))
     }),
+    most_often("mode", |args| counts(args, Question::Most)),
+    most_often("mode_descending", |args| descending(args, Question::Most)),
+];
+
+const fn most_often(name: &'static str, make: MakeOne) -> Aggregate {
     Aggregate {
-        name: "mode",
+        name,
         aliases: &[],
         coerce: |given| {
             counted("mode", given, 1, 2)?;
@@ -84,10 +89,10 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
         returns: |args| Ok(args[0].clone()),
         state: counts_of,
         never_null: false,
-        make: Make::Single(|args| counts(args, Question::Most)),
+        make: Make::Single(make),
         moving: None,
-    },
-];
+    }
+}
 
 /// What `percentile_cont` and `percentile_disc` become: a value, and shares of the rows.
 const fn in_order(name: &'static str, make: MakeOne) -> Aggregate {
@@ -148,7 +153,7 @@ enum Question {
     Between(Vec<f64>),
     /// The values of the rows at these shares.
     At(Vec<f64>),
-    /// The value that occurs most often; of several the least.
+    /// The value that occurs most often; of several the first one.
     Most,
 }
 

@@ -1,5 +1,5 @@
 //! Forms of queries that sqlparser does not know, as those that it knows: Spark's pipe syntax,
-//! `TABLE t`, FROM before SELECT, PIVOT, texts side by side, and `IDENTIFIER('...')`.
+//! `TABLE t`, FROM before SELECT, PIVOT, texts side by side, `VALUES 1, 2`, `IDENTIFIER('...')`.
 //!
 //! `FROM t |> WHERE a > 1 |> EXTEND a + 1 AS b |> ORDER BY b` is read here, before sqlparser sees
 //! it, and becomes `SELECT * FROM (SELECT *, a + 1 AS b FROM t WHERE (a > 1)) ORDER BY b`. All
@@ -10,6 +10,7 @@
 //! begin with, [`relation`] is what its steps have made so far, and [`steps`] are the operators;
 //! [`pivots`] are PIVOT and UNPIVOT.
 
+mod inline_rows;
 mod literals;
 mod missing;
 mod pivot_names;
@@ -51,6 +52,7 @@ fn has_other_forms(tokens: &[Lexeme]) -> bool {
         starts_step(tokens, at)
             || tokens[at].is_word("TABLE")
             || literals::continues_text(tokens, at)
+            || inline_rows::begins(tokens, at)
             || literals::is_identifier(tokens, at)
             || pivots::begins(tokens, at)
             || (tokens[at].is_word("FROM") && primary::may_begin(tokens, at))
@@ -70,7 +72,7 @@ fn level(tokens: &[Lexeme]) -> Result<Vec<Lexeme>, Diagnostic> {
             at = end;
         }
     }
-    let plain = pivots::all(plain)?;
+    let plain = pivots::all(inline_rows::enclosed(plain))?;
     if outside(&plain).any(|at| starts_step(&plain, at)) {
         return steps::run(plain);
     }

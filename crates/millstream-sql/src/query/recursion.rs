@@ -1,0 +1,105 @@
+//! `WITH RECURSIVE t AS (first UNION ALL rest)`, whose second part reads `t`: the rows that the
+//! part before has made, until there are none.
+//!
+//! In the plan such a query has a name that says how often its second part may run, so that the
+//! plan can be held to that when it runs ([`levels`]).
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Query, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, Visit,
+    Visitor, WildcardAdditionalOptions,
+};
+use datafusion::sql::sqlparser::tokenizer::Span;
+
+use super::ast::{one_part, plain_alias, quoted_ident};
+use super::casts::as_int;
+use super::rows::query_of;
+
+/// How often the second part of a query runs at most, unless it says otherwise.
+pub(crate) const LEVELS_MAX: u32 = 100;
+
+const PREFIX: &str = "__recursive_";
+
+/// The name in the plan of the `number`th query that reads itself.
+pub(crate) fn planned_name(levels: u32, number: usize) -> String {
+    format!("{PREFIX}{levels}_{number}")
+}
+
+/// How often the second part of the query of this name may run, if it reads itself.
+pub(crate) fn levels(planned: &str) -> Option<u32> {
+    planned.strip_prefix(PREFIX)?.split_once('_')?.0.parse().ok()
+}
+
+/// Whether the last part of a UNION reads something called `name`.
+pub(super) fn names(query: &Query, name: &str) -> bool {
+    let mut search = Search(name);
+    match query.body.as_ref() {
+        SetExpr::SetOperation { op: SetOperator::Union, right, .. } => {
+            right.visit(&mut search).is_break()
+        }
+        _ => false,
+    }
+}
+
+struct Search<'a>(&'a str);
+
+impl Visitor for Search<'_> {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        match factor {
+            TableFactor::Table { name, args: None, .. }
+                if one_part(name).is_some_and(|read| read.eq_ignore_ascii_case(self.0)) =>
+            {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// The two parts of a query that may read itself, and whether all rows are kept.
+pub(super) fn parts(query: &mut Query) -> Option<(&mut SetExpr, &mut SetExpr, bool)> {
+    // DataFusion would pass over these.
+    let is_plain = query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none();
+    match query.body.as_mut() {
+        SetExpr::SetOperation { op: SetOperator::Union, left, right, set_quantifier }
+            if is_plain =>
+        {
+            let all = *set_quantifier == SetQuantifier::All;
+            Some((left.as_mut(), right.as_mut(), all))
+        }
+        _ => None,
+    }
+}
+
+/// Makes a UNION that reads nothing of its own a query that is no UNION, which DataFusion reads as
+/// it does without RECURSIVE.
+pub(super) fn enclose(query: &mut Query) {
+    if !matches!(query.body.as_ref(), SetExpr::SetOperation { op: SetOperator::Union, .. }) {
+        return;
+    }
+    let inner = std::mem::replace(query, query_of(Vec::new(), Vec::new()));
+    let alias = Some(plain_alias(quoted_ident("__union".to_owned(), Span::empty())));
+    let subquery = Box::new(inner);
+    let relation = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
+    let all = SelectItem::Wildcard(WildcardAdditionalOptions::default());
+    *query = query_of(vec![all], vec![TableWithJoins { relation, joins: Vec::new() }]);
+}
+
+/// Gives the whole numbers of an inline table that is the first part of a query their type, as
+/// those in a SELECT list have it: the second part is planned with it.
+pub(super) fn with_types(first: &mut SetExpr) {
+    let SetExpr::Select(select) = first else { return };
+    for tables in &mut select.from {
+        if let TableFactor::Derived { subquery, .. } = &mut tables.relation
+            && let SetExpr::Values(values) = subquery.body.as_mut()
+        {
+            values.rows.iter_mut().flat_map(|row| &mut row.content).for_each(as_int);
+        }
+    }
+}
