@@ -1,5 +1,5 @@
 //! Text and the bytes that it writes, by the name of a form: `to_binary`, `try_to_binary`, and
-//! `to_char` of bytes and of times.
+//! `to_char` of bytes, of times and of numbers.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use datafusion::common::{Result, exec_err, plan_err};
 
 use super::define::{Arguments, Function, Param, returns_text, within_column};
+use super::number_forms;
 use super::time_pattern::TimePattern;
 use crate::types::{spark_type, timestamp};
 
@@ -115,15 +116,17 @@ fn to_binary(args: &Arguments, strict: bool) -> Result<ArrayRef> {
 fn type_of_char(args: &[DataType]) -> Result<DataType> {
     match &args[0] {
         DataType::Timestamp(..) | DataType::Date32 | DataType::Binary => returns_text(args),
-        other => plan_err!(
-            "to_char takes a date, a time or BINARY here, not {}; of a number there is \
-             format_number(x, digits)",
-            spark_type(other)
-        ),
+        number if number_forms::written_as(number).is_some() => returns_text(args),
+        other => {
+            plan_err!("to_char takes a number, a date, a time or BINARY, not {}", spark_type(other))
+        }
     }
 }
 
 fn to_char(args: &Arguments) -> Result<ArrayRef> {
+    if let Some(decimal) = number_forms::written_as(args.data_type(0)) {
+        return number_forms::write(args, &decimal);
+    }
     let forms = args.text(1);
     if let Some(bytes) = args.array(0).0.as_binary_opt::<i32>() {
         let constant = args.array(0).1;

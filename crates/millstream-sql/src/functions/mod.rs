@@ -36,6 +36,7 @@ mod map_lambdas;
 mod maps;
 mod masking;
 mod nested_casts;
+mod number_forms;
 mod numbers;
 pub(crate) mod only_row;
 mod operators;
@@ -159,6 +160,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     functions.push(decimals::whole_division());
     functions.push(date_parts::DatePart::udf());
     functions.extend(decimals::rounding_functions());
+    functions.extend(number_forms::functions());
     functions.extend(parts::functions());
     functions.extend(records::functions());
     functions.extend(raising::functions());
