@@ -17,13 +17,17 @@ use super::number_forms;
 use super::time_pattern::TimePattern;
 use crate::types::{spark_type, timestamp};
 
-use Param::{Any, Text};
+use Param::{Any, Text, TextOrBinary};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("to_binary", &[Text, Text], returns_binary, |args| to_binary(args, true))
         .required(1),
     Function::new("try_to_binary", &[Text, Text], returns_binary, |args| to_binary(args, false))
         .required(1),
+    Function::new("validate_utf8", &[TextOrBinary], returns_text, |args| validated(args, true)),
+    Function::new("try_validate_utf8", &[TextOrBinary], returns_text, |args| {
+        validated(args, false)
+    }),
     Function::new("to_char", &[Any, Text], type_of_char, to_char).aliases(&["to_varchar"]),
 ];
 
@@ -111,6 +115,25 @@ fn to_binary(args: &Arguments, strict: bool) -> Result<ArrayRef> {
         out.append_option(bytes);
     }
     Ok(Arc::new(out.finish()))
+}
+
+/// Bytes as text. What is text already can be nothing else.
+fn validated(args: &Arguments, strict: bool) -> Result<ArrayRef> {
+    if args.data_type(0).is_string() {
+        return args.expanded(0);
+    }
+    let values = args.binary(0);
+    args.write(|row, out| {
+        let Some(bytes) = values.get(row) else { return Ok(false) };
+        match std::str::from_utf8(bytes) {
+            Ok(text) => out.push_str(text),
+            Err(_) if strict => {
+                return exec_err!("the value is not UTF-8; try_validate_utf8 gives NULL instead");
+            }
+            Err(_) => return Ok(false),
+        }
+        Ok(true)
+    })
 }
 
 fn type_of_char(args: &[DataType]) -> Result<DataType> {

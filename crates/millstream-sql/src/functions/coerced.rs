@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, plan_err};
 use datafusion::functions::{string, unicode};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
@@ -51,7 +52,63 @@ pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
         with_optional(string::btrim(), &[Text, Text], 1),
         with_optional(string::ltrim(), &[Text, Text], 1),
         with_optional(string::rtrim(), &[Text, Text], 1),
+        of_numbers(spark::math::abs()),
+        of_numbers(spark::math::pmod()),
     ]
+}
+
+/// A function of numbers that takes text as a number too.
+fn of_numbers(inner: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
+    let signature = Signature::user_defined(Volatility::Immutable);
+    Arc::new(ScalarUDF::from(OfNumbers { inner, signature }))
+}
+
+struct OfNumbers {
+    inner: Arc<ScalarUDF>,
+    signature: Signature,
+}
+
+known_by_name!(OfNumbers);
+
+/// The numbers that texts are: beside whole numbers BIGINTs, else DOUBLEs.
+fn as_numbers(given: &[DataType]) -> Vec<DataType> {
+    let is_whole = |of: &DataType| of.is_signed_integer();
+    let of_text = if given.iter().any(is_whole) { DataType::Int64 } else { DataType::Float64 };
+    given.iter().map(|of| if of.is_string() { of_text.clone() } else { of.clone() }).collect()
+}
+
+impl ScalarUDFImpl for OfNumbers {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let fields = as_numbers(given).into_iter();
+        let fields: Vec<FieldRef> =
+            fields.map(|of| Arc::new(Field::new("argument", of, true))).collect();
+        let coerced = fields_with_udf(&fields, self.inner.as_ref())?;
+        Ok(coerced.iter().map(|field| field.data_type().clone()).collect())
+    }
+
+    fn return_type(&self, args: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(args)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.inner.return_field_from_args(args)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        self.inner.invoke_with_args(args)
+    }
 }
 
 struct Coerced {
