@@ -93,7 +93,7 @@ impl ScalarUDFImpl for ToNumber {
     }
 }
 
-/// The type to cast a number to before [`write`] writes it; none of what is no number.
+/// The type to cast a number to before it is written; none of what is no number.
 pub(super) fn written_as(of: &DataType) -> Option<DataType> {
     Some(match of {
         DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Null => {

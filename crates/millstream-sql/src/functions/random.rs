@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use arrow::array::builder::StringBuilder;
-use arrow::array::{Array, ArrayRef, Float64Array, PrimitiveArray, new_null_array};
+use arrow::array::{ArrayRef, Float64Array, PrimitiveArray, new_null_array};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Float32Type, Int8Type, Int16Type, Int32Type, Int64Type,
 };
