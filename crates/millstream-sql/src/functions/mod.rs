@@ -40,6 +40,7 @@ mod murmur;
 mod nested_casts;
 mod number_forms;
 mod numbers;
+mod of_numbers;
 pub(crate) mod only_row;
 mod operators;
 mod parts;
@@ -175,6 +176,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     functions.push(date_parts::DatePart::udf());
     functions.extend(decimals::rounding_functions());
     functions.extend(number_forms::functions());
+    functions.extend(of_numbers::functions());
     functions.extend(parts::functions());
     functions.extend(random::functions());
     functions.extend(records::functions());
