@@ -207,11 +207,10 @@ fn seeded_call(expr: &Expr) -> Option<&'static str> {
 
 /// The type of what is between values of two types.
 fn type_between(least: &DataType, most: &DataType) -> Result<DataType> {
-    use DataType::{Decimal128, Float32, Float64, Int8};
+    use DataType::{Decimal128, Float32, Float64};
     let is_whole = |of: &DataType| of.is_signed_integer();
     let is_plain = |of: &DataType| of.is_signed_integer() || of.is_floating();
     Ok(match (least, most) {
-        (Int8, Int8) => return plan_err!("uniform of TINYINTs is not here; cast them to INT"),
         (a, b) if is_whole(a) && is_whole(b) => {
             if a.primitive_width() >= b.primitive_width() {
                 a.clone()
@@ -325,14 +324,14 @@ impl Generator {
         }
     }
 
-    /// One of ten digits and ten letters of each case.
+    /// One of ten digits and 26 letters of each case.
     fn character(&mut self) -> char {
-        let number = (self.bits(32) as u32).cast_signed() % 30;
+        let number = (self.bits(32) as u32).cast_signed() % 62;
         let number = number.unsigned_abs() as u8;
         char::from(match number {
             0..10 => b'0' + number,
-            10..20 => b'a' + number - 10,
-            _ => b'A' + number - 20,
+            10..36 => b'a' + number - 10,
+            _ => b'A' + number - 36,
         })
     }
 }
@@ -345,9 +344,9 @@ mod tests {
     fn numbers_of_a_seed_are_those_of_spark() {
         assert_eq!(Generator::new(0).double(), 0.760_495_375_828_591_5);
         assert!((Generator::new(0).normal() - 1.603_499_160_927_843_3).abs() < 1e-12);
-        let mut generator = Generator::new(0);
-        let text: String = (0..3).map(|_| generator.character()).collect();
-        assert_eq!(text, "8i7");
+        let mut generator = Generator::new(7);
+        let text: String = (0..12).map(|_| generator.character()).collect();
+        assert_eq!(text, "6Ogz59i3TI1A");
     }
 
     #[test]
