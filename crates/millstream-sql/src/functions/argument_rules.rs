@@ -124,11 +124,6 @@ fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> 
             let value = call.args.remove(0);
             call.args.push(cast(value, DataType::Float64));
         }
-        ("width_bucket", [.., DataType::Int64]) => {
-            // The bucket behind the last one has no number then.
-            let buckets = call.args.remove(types.len() - 1);
-            call.args.push(null_if(buckets.clone().eq(lit(i64::MAX)), buckets, DataType::Int64));
-        }
         ("array_join" | "array_to_string", [DataType::List(item), ..])
             if !item.data_type().is_string() && !item.data_type().is_null() =>
         {

@@ -1,5 +1,5 @@
 //! Text and the bytes that it writes, by the name of a form: `to_binary`, `try_to_binary`, and
-//! `to_char` of bytes and of times.
+//! `to_char` of bytes, of times and of numbers.
 
 use std::sync::Arc;
 
@@ -13,16 +13,21 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use datafusion::common::{Result, exec_err, plan_err};
 
 use super::define::{Arguments, Function, Param, returns_text, within_column};
+use super::number_forms;
 use super::time_pattern::TimePattern;
 use crate::types::{spark_type, timestamp};
 
-use Param::{Any, Text};
+use Param::{Any, Text, TextOrBinary};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("to_binary", &[Text, Text], returns_binary, |args| to_binary(args, true))
         .required(1),
     Function::new("try_to_binary", &[Text, Text], returns_binary, |args| to_binary(args, false))
         .required(1),
+    Function::new("validate_utf8", &[TextOrBinary], returns_text, |args| validated(args, true)),
+    Function::new("try_validate_utf8", &[TextOrBinary], returns_text, |args| {
+        validated(args, false)
+    }),
     Function::new("to_char", &[Any, Text], type_of_char, to_char).aliases(&["to_varchar"]),
 ];
 
@@ -112,18 +117,39 @@ fn to_binary(args: &Arguments, strict: bool) -> Result<ArrayRef> {
     Ok(Arc::new(out.finish()))
 }
 
+/// Bytes as text. What is text already can be nothing else.
+fn validated(args: &Arguments, strict: bool) -> Result<ArrayRef> {
+    if args.data_type(0).is_string() {
+        return args.expanded(0);
+    }
+    let values = args.binary(0);
+    args.write(|row, out| {
+        let Some(bytes) = values.get(row) else { return Ok(false) };
+        match std::str::from_utf8(bytes) {
+            Ok(text) => out.push_str(text),
+            Err(_) if strict => {
+                return exec_err!("the value is not UTF-8; try_validate_utf8 gives NULL instead");
+            }
+            Err(_) => return Ok(false),
+        }
+        Ok(true)
+    })
+}
+
 fn type_of_char(args: &[DataType]) -> Result<DataType> {
     match &args[0] {
         DataType::Timestamp(..) | DataType::Date32 | DataType::Binary => returns_text(args),
-        other => plan_err!(
-            "to_char takes a date, a time or BINARY here, not {}; of a number there is \
-             format_number(x, digits)",
-            spark_type(other)
-        ),
+        number if number_forms::written_as(number).is_some() => returns_text(args),
+        other => {
+            plan_err!("to_char takes a number, a date, a time or BINARY, not {}", spark_type(other))
+        }
     }
 }
 
 fn to_char(args: &Arguments) -> Result<ArrayRef> {
+    if let Some(decimal) = number_forms::written_as(args.data_type(0)) {
+        return number_forms::write(args, &decimal);
+    }
     let forms = args.text(1);
     if let Some(bytes) = args.array(0).0.as_binary_opt::<i32>() {
         let constant = args.array(0).1;

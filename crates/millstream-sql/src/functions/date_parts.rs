@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, PrimitiveArray};
+use arrow::array::{ArrayRef, AsArray, PrimitiveArray, new_null_array};
 use arrow::datatypes::{
     DataType, Decimal128Type, DurationMicrosecondType, Field, FieldRef, Int8Type, Int32Type,
     IntervalUnit, IntervalYearMonthType, TimeUnit, TimestampMicrosecondType,
 };
 use chrono::{Datelike, NaiveDateTime, Timelike};
-use datafusion::common::{Result, exec_datafusion_err, plan_err};
+use datafusion::common::{Result, ScalarValue, exec_datafusion_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
@@ -79,7 +79,7 @@ impl ScalarUDFImpl for DatePart {
     }
 
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        let [_, of] = given else {
+        let [part, of] = given else {
             return plan_err!("date_part takes 2 arguments and got {}", given.len());
         };
         let of = match of {
@@ -87,7 +87,9 @@ impl ScalarUDFImpl for DatePart {
             DataType::Interval(IntervalUnit::YearMonth) => of.clone(),
             other => Param::AnyTime.coerced(other)?,
         };
-        Ok(vec![DataType::Utf8, of])
+        // A cast of NULL would hide that it is one.
+        let part = if part.is_null() { DataType::Null } else { DataType::Utf8 };
+        Ok(vec![part, of])
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
@@ -95,7 +97,11 @@ impl ScalarUDFImpl for DatePart {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let name = literal_text("date_part", args.scalar_arguments[0])?;
+        let part_name = args.scalar_arguments[0];
+        if part_name.is_some_and(ScalarValue::is_null) {
+            return Ok(Arc::new(Field::new(self.name(), DataType::Float64, true)));
+        }
+        let name = literal_text("date_part", part_name)?;
         let (names, _) = part(name)?;
         let returns = match args.arg_fields[1].data_type() {
             DataType::Interval(_) => match names[0] {
@@ -116,6 +122,9 @@ impl ScalarUDFImpl for DatePart {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         call(&args, |arguments| {
+            if arguments.data_type(0).is_null() {
+                return Ok(new_null_array(&arguments.returns, arguments.rows));
+            }
             let name = arguments.text(0).get(0).unwrap_or_default();
             let (names, of) = part(name)?;
             let values = arguments.expanded(1)?;

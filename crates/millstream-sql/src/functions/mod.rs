@@ -10,6 +10,7 @@ mod argument_rules;
 mod arrays;
 mod bases;
 mod binary_text;
+mod buckets;
 mod bytes;
 mod cast;
 mod cast_rules;
@@ -35,13 +36,17 @@ mod make_intervals;
 mod map_lambdas;
 mod maps;
 mod masking;
+mod murmur;
 mod nested_casts;
+mod number_forms;
 mod numbers;
+mod of_numbers;
 pub(crate) mod only_row;
 mod operators;
 mod parts;
 mod pattern;
 mod raising;
+mod random;
 mod rankings;
 pub(crate) mod records;
 mod regex;
@@ -122,14 +127,24 @@ pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStat
 }
 
 /// Functions of DataFusion's and `datafusion-spark`'s that answer where Spark does not, or
-/// otherwise: it has no TIME by default, and its `json_tuple` makes several columns.
-const NOT_SPARKS: [&str; 3] = ["json_tuple", "make_time", "to_time"];
+/// otherwise: it has no TIME by default, its `json_tuple` makes several columns, and `version` is
+/// its own.
+const NOT_SPARKS: [&str; 7] = [
+    "current_time",
+    "input_file_name",
+    "json_tuple",
+    "make_time",
+    "time_trunc",
+    "to_time",
+    "version",
+];
 
 fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     let tables = [
         arrays::FUNCTIONS,
         bases::FUNCTIONS,
         binary_text::FUNCTIONS,
+        buckets::FUNCTIONS,
         bytes::FUNCTIONS,
         collections::FUNCTIONS,
         date_steps::FUNCTIONS,
@@ -140,6 +155,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
         make_intervals::FUNCTIONS,
         maps::FUNCTIONS,
         masking::FUNCTIONS,
+        murmur::FUNCTIONS,
         numbers::FUNCTIONS,
         parts::FUNCTIONS,
         regex::FUNCTIONS,
@@ -159,7 +175,10 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     functions.push(decimals::whole_division());
     functions.push(date_parts::DatePart::udf());
     functions.extend(decimals::rounding_functions());
+    functions.extend(number_forms::functions());
+    functions.extend(of_numbers::functions());
     functions.extend(parts::functions());
+    functions.extend(random::functions());
     functions.extend(records::functions());
     functions.extend(raising::functions());
     functions.extend(tries::functions());
@@ -170,13 +189,11 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
 
 /// Functions that have another name in Spark.
 fn scalar_aliases() -> Vec<Arc<ScalarUDF>> {
-    use datafusion::functions::math;
     use datafusion::functions_nested as nested;
     let alias = |function: Arc<ScalarUDF>, names: &[&'static str]| {
         Arc::new(function.as_ref().clone().with_aliases(names.iter().copied()))
     };
     vec![
-        alias(math::signum(), &["sign"]),
         alias(datafusion_spark::function::hash::sha1(), &["sha"]),
         alias(nested::range::gen_series_udf(), &["sequence"]),
         alias(nested::remove::array_remove_all_udf(), &["array_remove"]),

@@ -1,11 +1,16 @@
 //! Functions of doubles that differ from DataFusion's at their edges: a logarithm of what has none
 //! is NULL, a root of what has none is NaN, `log(x)` is the natural one.
 
-use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Float64Array};
+use arrow::datatypes::{
+    DataType, DurationMicrosecondType, Float64Type, Int64Type, IntervalUnit, IntervalYearMonthType,
+};
 use datafusion::common::{Result, plan_err};
 
 use super::define::{Arguments, Function, Param, returns_boolean, returns_double, returns_long};
+use super::interval_text::MICROSECONDS;
 use crate::types::spark_type;
 
 use Param::{Any, Double, Int};
@@ -25,6 +30,15 @@ pub(super) const FUNCTIONS: &[Function] = &[
     of_double!("log10", |value| logarithm(value, f64::log10)),
     of_double!("log1p", |value| (value > -1.0 || value.is_nan()).then(|| value.ln_1p())),
     Function::new("log", &[Double, Double], returns_double, log).required(1),
+    Function::new("pow", &[Double, Double], returns_double, |args| {
+        let (bases, exponents) =
+            (args.primitive::<Float64Type>(0), args.primitive::<Float64Type>(1));
+        args.primitives::<Float64Type>(|row| {
+            Ok(bases.get(row).zip(exponents.get(row)).map(|(base, exponent)| power(base, exponent)))
+        })
+    })
+    .aliases(&["power"]),
+    Function::new("signum", &[Any], sign_type, sign).aliases(&["sign"]),
     Function::new("isnan", &[Double], returns_boolean, |args| {
         let values = args.primitive::<Float64Type>(0);
         args.booleans(|row| Ok(Some(values.get(row).is_some_and(f64::is_nan))))
@@ -44,6 +58,47 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
     Function::new("equal_null", &[Any, Any], returns_boolean, equal_null),
 ];
+
+/// As in Java, where 1 is no exception among the bases.
+fn power(base: f64, exponent: f64) -> f64 {
+    if exponent.is_nan() || (base.abs() == 1.0 && exponent.is_infinite()) {
+        return f64::NAN;
+    }
+    base.powf(exponent)
+}
+
+fn sign_type(args: &[DataType]) -> Result<DataType> {
+    match &args[0] {
+        DataType::Duration(_) | DataType::Interval(IntervalUnit::YearMonth) => {}
+        of if of.is_numeric() || of.is_string() || of.is_null() => {}
+        other => {
+            return plan_err!("signum takes a number or an INTERVAL, not {}", spark_type(other));
+        }
+    }
+    returns_double(args)
+}
+
+/// -1, 0 or 1; both zeros and NaN are their own signs.
+fn sign(args: &Arguments) -> Result<ArrayRef> {
+    let values = args.expanded(0)?;
+    let signs: Float64Array = match values.data_type() {
+        DataType::Interval(_) => {
+            let months = values.as_primitive::<IntervalYearMonthType>();
+            months.unary::<_, Float64Type>(|months| months.signum().into())
+        }
+        DataType::Duration(_) => {
+            let us = arrow::compute::cast(&values, &MICROSECONDS)?;
+            let us = us.as_primitive::<DurationMicrosecondType>();
+            us.unary::<_, Float64Type>(|us| us.signum() as f64)
+        }
+        _ => {
+            let numbers = super::cast::cast(&values, &DataType::Float64, true)?;
+            let sign = |number: f64| if number == 0.0 { number } else { number.signum() };
+            numbers.as_primitive::<Float64Type>().unary::<_, Float64Type>(sign)
+        }
+    };
+    Ok(Arc::new(signs))
+}
 
 /// The type of `+x`: text is a DOUBLE.
 fn positive_type(args: &[DataType]) -> Result<DataType> {
@@ -88,5 +143,5 @@ fn equal_null(args: &Arguments) -> Result<ArrayRef> {
     let left = super::cast::cast(&left, &common, true)?;
     let right = super::cast::cast(&right, &common, true)?;
     let found = arrow::compute::kernels::cmp::not_distinct(&left, &right)?;
-    Ok(std::sync::Arc::new(found))
+    Ok(Arc::new(found))
 }

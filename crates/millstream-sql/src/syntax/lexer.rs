@@ -62,6 +62,10 @@ impl Dialect for SparkDialect {
     fn supports_select_wildcard_replace(&self) -> bool {
         true
     }
+    // `extract(yr FROM ts)`: `date_part` knows the names.
+    fn allow_extract_custom(&self) -> bool {
+        true
+    }
     fn supports_pipe_operator(&self) -> bool {
         true
     }

@@ -69,10 +69,6 @@ const WORDS: &[&str] = &[
 /// of the module that they are in.
 const IN_ANOTHER_JAR: [&str; 2] = ["from_protobuf", "to_protobuf"];
 
-/// Functions of DataFusion and `datafusion-spark` that are not what Spark has under the name. For
-/// who uses Spark's they are missing.
-const NOT_SPARKS: [&str; 4] = ["current_time", "input_file_name", "time_trunc", "version"];
-
 /// Writes the list of functions.
 const REWRITE: &str = "MILLSTREAM_FUNCTIONS_REWRITE";
 
@@ -99,7 +95,7 @@ fn every_function_of_spark_has_an_example() {
         complaints.push(format!("{}: there are two examples", pair[0].name));
     }
     let has_example = |name: &str| examples.iter().any(|example| example.name == name);
-    let without: BTreeSet<&str> = IN_ANOTHER_JAR.into_iter().chain(NOT_SPARKS).collect();
+    let without: BTreeSet<&str> = IN_ANOTHER_JAR.into_iter().collect();
     for name in sparks.keys().filter(|name| known.contains(*name)) {
         if !has_example(name) && !without.contains(name.as_str()) {
             complaints.push(format!("{name}: Spark's and registered, without an example"));

@@ -12,9 +12,10 @@ use datafusion::logical_expr::function::{
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, SetMonotonicity,
-    Signature, StatisticsArgs,
+    Signature, StatisticsArgs, TypeSignature,
 };
 
+use super::define::{counted, number};
 use super::floats::{Gives, Keys, key_type};
 use super::frames::Frame;
 
@@ -78,7 +79,19 @@ fn registered(
     // cannot remove rows, even where a frame moves.
     let names = names.iter().map(|&name| name.to_owned());
     let aliases = theirs.aliases().iter().cloned().chain(names).collect();
-    Arc::new(AggregateUDF::from(Adapted { theirs, aliases, floats, moving }))
+    let signature = signature(&theirs);
+    Arc::new(AggregateUDF::from(Adapted { theirs, signature, aliases, floats, moving }))
+}
+
+/// DataFusion takes no text for a DOUBLE, as Spark does.
+fn signature(theirs: &AggregateUDF) -> Signature {
+    let is_double = |of: &DataType| *of == DataType::Float64;
+    match &theirs.signature().type_signature {
+        TypeSignature::Exact(types) if types.iter().all(is_double) => {
+            Signature::user_defined(theirs.signature().volatility)
+        }
+        _ => theirs.signature().clone(),
+    }
 }
 
 /// How a moving window frame is aggregated.
@@ -93,6 +106,7 @@ enum Moving {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Adapted {
     theirs: Arc<AggregateUDF>,
+    signature: Signature,
     aliases: Vec<String>,
     /// How floats are brought into Spark's order, where that is needed.
     floats: Option<Gives>,
@@ -115,11 +129,17 @@ impl AggregateUDFImpl for Adapted {
     }
 
     fn signature(&self) -> &Signature {
-        self.theirs.signature()
+        &self.signature
     }
 
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        self.theirs.coerce_types(given)
+        match &self.theirs.signature().type_signature {
+            TypeSignature::Exact(doubles) if self.signature != *self.theirs.signature() => {
+                counted(self.name(), given, doubles.len(), doubles.len())?;
+                given.iter().map(|of| number(self.name(), of)).collect()
+            }
+            _ => self.theirs.coerce_types(given),
+        }
     }
 
     fn return_type(&self, args: &[DataType]) -> Result<DataType> {

@@ -51,6 +51,10 @@ const AVERAGE: Aggregate = Aggregate {
 };
 
 fn coerced(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
+    // Spark takes a TIMESTAMP as its seconds.
+    if let [DataType::Timestamp(_, Some(_))] = given {
+        return Ok(vec![DataType::Float64]);
+    }
     let summand = summand(name, given)?;
     Ok(match &summand[0] {
         DataType::Int64 => vec![DataType::Float64],

@@ -1,28 +1,21 @@
-//! `min_by` and `max_by`: the value of the row whose key is the least or the greatest.
+//! `min_by` and `max_by`: the value of the row whose key is the least or the greatest, or with a
+//! third argument the values of so many rows, the best one first.
 
 use std::cmp::Ordering;
 use std::mem::size_of_val;
 
-use arrow::array::{Array, ArrayRef, make_comparator};
+use arrow::array::{Array, ArrayRef, AsArray, make_comparator};
 use arrow::compute::SortOptions;
 use arrow::datatypes::DataType;
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::Accumulator;
 use datafusion::logical_expr::function::AccumulatorArgs;
 
-use super::define::{Aggregate, Make, counted, input, refused};
+use super::define::{Aggregate, Make, constant, counted, input, refused};
 
 pub(super) const AGGREGATES: &[Aggregate] = &[
-    by(
-        "min_by",
-        |given| coerced("min_by", given),
-        |args| Ok(Box::new(By::new(Ordering::Less, args)?)),
-    ),
-    by(
-        "max_by",
-        |given| coerced("max_by", given),
-        |args| Ok(Box::new(By::new(Ordering::Greater, args)?)),
-    ),
+    by("min_by", |given| coerced("min_by", given), |args| made("min_by", Ordering::Less, args)),
+    by("max_by", |given| coerced("max_by", given), |args| made("max_by", Ordering::Greater, args)),
 ];
 
 const fn by(
@@ -34,8 +27,11 @@ const fn by(
         name,
         aliases: &[],
         coerce,
-        returns: |args| Ok(args[0].clone()),
-        state: |args| args.to_vec(),
+        returns: |args| Ok(if args.len() == 3 { list_of(&args[0]) } else { args[0].clone() }),
+        state: |args| match args {
+            [value, key, _] => vec![list_of(value), list_of(key)],
+            _ => args.to_vec(),
+        },
         never_null: false,
         make: Make::Single(make),
         moving: None,
@@ -43,12 +39,38 @@ const fn by(
 }
 
 fn coerced(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
-    counted(name, given, 2, 2)?;
+    counted(name, given, 2, 3)?;
     if matches!(given[1], DataType::Map(..)) {
         return refused(name, "a key that can be ordered", &given[1]);
     }
-    Ok(given.to_vec())
+    let mut types = given.to_vec();
+    if let Some(count) = types.get_mut(2) {
+        if !count.is_numeric() {
+            return refused(name, "an INT as its number of rows", count);
+        }
+        *count = DataType::Int32;
+    }
+    Ok(types)
 }
+
+fn list_of(element: &DataType) -> DataType {
+    DataType::new_list(element.clone(), true)
+}
+
+fn made(name: &str, better: Ordering, args: &AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+    if args.exprs.len() == 2 {
+        return Ok(Box::new(By::new(better, args)?));
+    }
+    match constant(name, args, 2)? {
+        ScalarValue::Int32(Some(most)) if (1..=ROWS_MAX).contains(&most) => {
+            Ok(Box::new(BestRows::new(better, most as usize, args)))
+        }
+        other => plan_err!("function '{name}' takes from 1 to {ROWS_MAX} rows, not {other}"),
+    }
+}
+
+/// The most rows of a call, as in Spark.
+const ROWS_MAX: i32 = 100_000;
 
 #[derive(Debug)]
 struct By {
@@ -103,5 +125,96 @@ impl Accumulator for By {
 
     fn size(&self) -> usize {
         size_of_val(self) + self.value.size() + self.key.size()
+    }
+}
+
+/// A row that counts.
+#[derive(Debug)]
+struct Row {
+    key: ScalarValue,
+    value: ScalarValue,
+}
+
+#[derive(Debug)]
+struct BestRows {
+    /// The order of a key to one that stands after it.
+    better: Ordering,
+    most: usize,
+    value_type: DataType,
+    key_type: DataType,
+    /// The best one first; of equal keys the earlier one.
+    rows: Vec<Row>,
+}
+
+impl BestRows {
+    fn new(better: Ordering, most: usize, args: &AccumulatorArgs<'_>) -> Self {
+        let (value_type, key_type) = (input(args, 0), input(args, 1));
+        Self { better, most, value_type, key_type, rows: Vec::new() }
+    }
+
+    fn take(&mut self, values: &ArrayRef, keys: &ArrayRef) -> Result<()> {
+        let compare = make_comparator(keys, keys, SortOptions::default())?;
+        let mut rows: Vec<usize> = (0..keys.len()).filter(|row| keys.is_valid(*row)).collect();
+        rows.sort_by(|one, other| match self.better {
+            Ordering::Greater => compare(*other, *one),
+            _ => compare(*one, *other),
+        });
+        let row = |row: usize| -> Result<Row> {
+            let key = ScalarValue::try_from_array(keys, row)?;
+            Ok(Row { key, value: ScalarValue::try_from_array(values, row)? })
+        };
+        let found = rows.into_iter().take(self.most).map(row).collect::<Result<Vec<Row>>>()?;
+        self.merge(found);
+        Ok(())
+    }
+
+    /// Merges rows that are in order with those so far.
+    fn merge(&mut self, found: Vec<Row>) {
+        let mut held = std::mem::take(&mut self.rows).into_iter().peekable();
+        let mut found = found.into_iter().peekable();
+        while self.rows.len() < self.most {
+            let replaces = match (held.peek(), found.peek()) {
+                (Some(held), Some(found)) => found.key.partial_cmp(&held.key) == Some(self.better),
+                (None, Some(_)) => true,
+                _ => false,
+            };
+            let next = if replaces { found.next() } else { held.next() };
+            let Some(row) = next else { break };
+            self.rows.push(row);
+        }
+    }
+
+    fn list(&self, of: &DataType, part: impl Fn(&Row) -> &ScalarValue) -> ScalarValue {
+        let parts: Vec<ScalarValue> = self.rows.iter().map(|row| part(row).clone()).collect();
+        ScalarValue::List(ScalarValue::new_list_nullable(&parts, of))
+    }
+}
+
+impl Accumulator for BestRows {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.take(&values[0], &values[1])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let (values, keys) = (states[0].as_list::<i32>(), states[1].as_list::<i32>());
+        let mut rows = (0..values.len()).filter(|row| values.is_valid(*row));
+        rows.try_for_each(|row| self.take(&values.value(row), &keys.value(row)))
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let values = self.list(&self.value_type, |row| &row.value);
+        Ok(vec![values, self.list(&self.key_type, |row| &row.key)])
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        if self.rows.is_empty() {
+            return ScalarValue::try_from(&list_of(&self.value_type));
+        }
+        Ok(self.list(&self.value_type, |row| &row.value))
+    }
+
+    fn size(&self) -> usize {
+        let rows = self.rows.iter().map(|row| row.key.size() + row.value.size());
+        size_of_val(self) + rows.sum::<usize>()
     }
 }

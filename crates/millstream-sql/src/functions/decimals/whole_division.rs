@@ -1,15 +1,19 @@
-//! `DIV`: how often the right side goes into the left one, as a BIGINT.
+//! `DIV`: how often the right side goes into the left one, as a BIGINT; also of two INTERVALs.
 
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, Decimal128Type, Int64Type, i256};
+use arrow::datatypes::{
+    DataType, Decimal128Type, DurationMicrosecondType, Int64Type, IntervalUnit,
+    IntervalYearMonthType, i256,
+};
 use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use super::super::define::{Arguments, call, known_by_name};
+use super::super::interval_text::MICROSECONDS;
 use super::types::{digits_of, type_of};
 use super::unscaled::power_of_ten;
 use crate::types::spark_type;
@@ -33,6 +37,13 @@ impl ScalarUDFImpl for WholeDivision {
     }
 
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        match given {
+            [DataType::Duration(_), DataType::Duration(_)] => return Ok(vec![MICROSECONDS; 2]),
+            [left @ DataType::Interval(IntervalUnit::YearMonth), right] if left == right => {
+                return Ok(given.to_vec());
+            }
+            _ => {}
+        }
         let is_decimal = |given: &DataType| matches!(given, DataType::Decimal128(..));
         let decimals = given.iter().any(is_decimal);
         let side = |given: &DataType| match given {
@@ -59,18 +70,43 @@ impl ScalarUDFImpl for WholeDivision {
     }
 }
 
+fn by_zero<T>() -> Result<T> {
+    exec_err!("division by zero; use nullif(..., 0) for NULL instead")
+}
+
+/// The quotient of two whole numbers, or of two INTERVALs of one kind.
+fn of_counts(left: Option<i64>, right: Option<i64>) -> Result<Option<i64>> {
+    match (left, right) {
+        (Some(_), Some(0)) => by_zero(),
+        (Some(left), Some(right)) => match left.checked_div(right) {
+            None => exec_err!("{left} DIV {right} does not fit BIGINT"),
+            quotient => Ok(quotient),
+        },
+        _ => Ok(None),
+    }
+}
+
 fn quotients(args: &Arguments) -> Result<ArrayRef> {
-    let by_zero = || exec_err!("division by zero; use nullif(..., 0) for NULL instead");
+    match args.data_type(0) {
+        DataType::Duration(_) => {
+            let left = args.primitive::<DurationMicrosecondType>(0);
+            let right = args.primitive::<DurationMicrosecondType>(1);
+            return args.primitives::<Int64Type>(|row| of_counts(left.get(row), right.get(row)));
+        }
+        DataType::Interval(_) => {
+            let left = args.primitive::<IntervalYearMonthType>(0);
+            let right = args.primitive::<IntervalYearMonthType>(1);
+            return args.primitives::<Int64Type>(|row| match (left.get(row), right.get(row)) {
+                // What Java's division makes of this is no result.
+                (Some(i32::MIN), Some(-1)) => exec_err!("a result of DIV does not fit an INTERVAL"),
+                (left, right) => of_counts(left.map(i64::from), right.map(i64::from)),
+            });
+        }
+        _ => {}
+    }
     let DataType::Decimal128(_, left_scale) = *args.data_type(0) else {
         let (left, right) = (args.long(0), args.long(1));
-        return args.primitives::<Int64Type>(|row| match (left.get(row), right.get(row)) {
-            (Some(_), Some(0)) => by_zero(),
-            (Some(left), Some(right)) => match left.checked_div(right) {
-                None => exec_err!("{left} DIV {right} does not fit BIGINT"),
-                quotient => Ok(quotient),
-            },
-            _ => Ok(None),
-        });
+        return args.primitives::<Int64Type>(|row| of_counts(left.get(row), right.get(row)));
     };
     let DataType::Decimal128(_, right_scale) = *args.data_type(1) else {
         return exec_err!("both sides of DIV are decimals, or none is");
