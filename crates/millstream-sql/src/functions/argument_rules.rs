@@ -8,7 +8,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::{Case, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, WindowFrameBound, WindowFrameUnits, cast, lit,
+    Cast, Expr, ExprSchemable, WindowFrameBound, WindowFrameUnits, cast, lit,
 };
 
 use crate::types::{field_type, list_of, spark_type};
@@ -25,11 +25,32 @@ pub(super) fn taken(expr: Expr, schema: &DFSchema) -> Result<Expr> {
             }
         }
         Expr::Negative(value) => negated(*value, schema),
+        Expr::AggregateFunction(call) => {
+            if call.func.name() == "string_agg" {
+                joined_texts(&call.params.args, schema)?;
+            }
+            Ok(Expr::AggregateFunction(call))
+        }
         Expr::WindowFunction(call) => {
             frame(&call, schema)?;
             Ok(Expr::WindowFunction(call))
         }
         other => Ok(other),
+    }
+}
+
+/// Refuses to join what CAST would make a text of, and `listagg` does not.
+fn joined_texts(args: &[Expr], schema: &DFSchema) -> Result<()> {
+    let value = match args.first() {
+        Some(Expr::Cast(Cast { expr, .. })) => expr.as_ref(),
+        Some(Expr::ScalarFunction(call)) if call.func.name() == "spark_cast" => &call.args[0],
+        _ => return Ok(()),
+    };
+    match value.get_type(schema) {
+        Ok(of) if of == DataType::Binary || of.is_nested() => {
+            plan_err!("listagg takes STRINGs here and got {}; cast them", spark_type(&of))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -134,6 +155,14 @@ fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> 
             return Ok(lit(field_type(&field).to_lowercase()));
         }
         ("arrays_zip", _) => return Ok(zipped(call, schema)),
+        ("elt", [_, values @ ..]) if values.contains(&DataType::Binary) => {
+            return plan_err!(
+                "elt of BINARY is not supported yet; write CASE, or decode(x, 'utf-8')"
+            );
+        }
+        ("pmod", [left, right]) if left.is_string() && right.is_string() => {
+            return plan_err!("pmod takes numbers and got two STRINGs; cast one of them");
+        }
         _ => {}
     }
     Ok(Expr::ScalarFunction(call))

@@ -360,9 +360,12 @@ pub(super) fn of_values(values: Values) -> Result<LogicalPlan> {
         let cells = rows.iter().map(|row| before(&row[column]).unwrap_or(row[column].clone()));
         let cells: Vec<Expr> = cells.collect();
         let types = cells.iter().map(|cell| cell.get_type(&none)).collect::<Result<Vec<_>>>()?;
-        let Some(common) = with_decimals(&types) else { continue };
+        let common = with_decimals(&types);
         for ((row, cell), of) in rows.iter_mut().zip(cells).zip(types) {
-            row[column] = cast_to(cell, &of, &common)?;
+            row[column] = match &common {
+                Some(common) => cast_to(cell, &of, common)?,
+                None => cell,
+            };
         }
     }
     LogicalPlanBuilder::values(rows)?.build()

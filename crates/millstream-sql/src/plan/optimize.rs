@@ -40,7 +40,33 @@ pub fn analyze(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
 
 /// Analyzes and optimizes `plan`, and lets AND and OR compute no more than Spark does.
 pub fn optimize(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
+    let without_pushdown;
+    let state = if has_grouping_sets(plan)? {
+        without_pushdown = without_leaf_pushdown(state);
+        &without_pushdown
+    } else {
+        state
+    };
     short_circuit::plan(computed_once(state, optimized(state, plan)?)?)
+}
+
+/// DataFusion's rule makes two columns of one name where a field of a struct, which is grouped by in
+/// sets, is taken above a filter.
+fn without_leaf_pushdown(state: &SessionState) -> SessionState {
+    let mut state = state.clone();
+    state.config_mut().options_mut().optimizer.enable_leaf_expression_pushdown = false;
+    state
+}
+
+fn has_grouping_sets(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Aggregate(aggregate) = node {
+            found |= aggregate.group_expr.iter().any(|it| matches!(it, Expr::GroupingSet(_)));
+        }
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
 }
 
 /// Gives each expression that occurs several times in a node a column of its own.

@@ -25,6 +25,11 @@ pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
     let args: Vec<Expr> = arguments(function).cloned().collect();
     named_for_frames(function);
     match (function_name(function).as_str(), args.as_slice()) {
+        ("count", []) if has_no_arguments(function) => {
+            let span = lexed.span(function.name.span());
+            let diagnostic = Diagnostic::nowhere("`count` takes at least 1 argument");
+            return Err(Diagnostic { span, ..diagnostic }.help("write count(*) for all rows"));
+        }
         ("count_if", [condition]) => {
             rename(function, "count", vec![one_if(condition.clone())]);
         }
@@ -74,6 +79,10 @@ pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
         _ => {}
     }
     Ok(())
+}
+
+fn has_no_arguments(function: &Function) -> bool {
+    matches!(&function.args, FunctionArguments::List(list) if list.args.is_empty())
 }
 
 /// Over frames DataFusion has `first_value` and `last_value` alone.

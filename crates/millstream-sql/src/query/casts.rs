@@ -2,8 +2,8 @@
 //! whole number is an INT, and `current_date` without parentheses may be a column.
 
 use datafusion::sql::sqlparser::ast::{
-    self, CastKind, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart, Spanned,
-    UnaryOperator, Value, ValueWithSpan,
+    self, CastKind, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart, SetExpr,
+    Spanned, UnaryOperator, Value, ValueWithSpan,
 };
 
 use super::ast::{arguments, call, function_name, take};
@@ -91,6 +91,37 @@ pub(crate) fn positive(expr: Expr) -> Expr {
             call("positive", vec![*value], span)
         }
         other => other,
+    }
+}
+
+/// Numeric types as CAST names them.
+const NUMBERS: [&str; 12] = [
+    "BIGINT", "BYTE", "DEC", "DECIMAL", "DOUBLE", "FLOAT", "INT", "INTEGER", "LONG", "NUMERIC",
+    "SMALLINT", "TINYINT",
+];
+
+/// Lets the casts to numbers in the cells of inline tables be known from those that DataFusion
+/// adds to give the cells of a column one type, which Spark chooses otherwise.
+pub(super) fn keep_in_values(body: &mut SetExpr) {
+    let mut bodies = vec![body];
+    while let Some(body) = bodies.pop() {
+        match body {
+            SetExpr::SetOperation { left, right, .. } => bodies.extend([&mut **left, &mut **right]),
+            SetExpr::Values(values) => {
+                values.rows.iter_mut().flat_map(|row| &mut row.content).for_each(keep)
+            }
+            _ => {}
+        }
+    }
+}
+
+fn keep(cell: &mut Expr) {
+    let Expr::Cast { data_type, .. } = cell else { return };
+    let name = data_type.to_string().to_uppercase();
+    let name = name.split(|char: char| !char.is_ascii_alphabetic()).next().unwrap_or_default();
+    if NUMBERS.contains(&name) {
+        let span = cell.span();
+        take(cell, |cast| call("positive", vec![cast], span));
     }
 }
 

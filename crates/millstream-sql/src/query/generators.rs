@@ -196,6 +196,19 @@ fn row_count(rows: &Expr) -> Option<usize> {
     digits.parse().ok().filter(|count| (1..=STACK_MAX).contains(count))
 }
 
+fn kind(frame: &Frame, value: &Expr) -> Option<DataType> {
+    match value {
+        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(_), .. }) => {
+            Some(DataType::Utf8)
+        }
+        Expr::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) => {
+            let is_whole = digits.bytes().all(|byte| byte.is_ascii_digit());
+            Some(if is_whole { DataType::Int32 } else { DataType::Float64 })
+        }
+        value => frame.data_type(value),
+    }
+}
+
 /// One column of `stack`. Spark converts none of its values.
 fn stacked_column(
     frame: &Frame,
@@ -203,7 +216,7 @@ fn stacked_column(
     values: &[&Expr],
     width: usize,
 ) -> Result<Column, Refused> {
-    let types = values.iter().skip(at).step_by(width).map(|value| frame.data_type(value));
+    let types = values.iter().skip(at).step_by(width).map(|value| kind(frame, value));
     let mut known = types.flatten().filter(|data_type| !data_type.is_null());
     let first = known.next();
     let is_text = |data_type: &DataType| *data_type == DataType::Utf8;
@@ -216,7 +229,7 @@ fn stacked_column(
             "convert them by CAST to one type".to_owned(),
         ));
     }
-    Ok(column(&format!("col{at}"), first))
+    Ok(column(&format!("col{at}"), frame.data_type(values[at]).filter(|of| !of.is_null())))
 }
 
 /// The array of structs to unnest; none where the argument is the array to unnest.

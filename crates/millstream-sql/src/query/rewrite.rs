@@ -136,6 +136,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        casts::keep_in_values(&mut query.body);
         self.frames.pop();
         self.depth -= 1;
         if let Some((with, known)) = self.taken.pop() {
