@@ -6,7 +6,7 @@
 
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
-use datafusion::logical_expr::expr::{Case, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::expr::{AggregateFunction, Case, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::{
     Expr, ExprSchemable, WindowFrameBound, WindowFrameUnits, cast, lit,
 };
@@ -24,6 +24,9 @@ pub(super) fn taken(expr: Expr, schema: &DFSchema) -> Result<Expr> {
                 Err(_) => Ok(Expr::ScalarFunction(call)),
             }
         }
+        Expr::AggregateFunction(call) if call.func.name() == "percentile_cont" => {
+            Ok(Expr::AggregateFunction(of_doubles(call, schema)))
+        }
         Expr::Negative(value) => negated(*value, schema),
         Expr::WindowFunction(call) => {
             frame(&call, schema)?;
@@ -31,6 +34,18 @@ pub(super) fn taken(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         }
         other => Ok(other),
     }
+}
+
+/// What lies between two FLOATs is a DOUBLE.
+fn of_doubles(mut call: AggregateFunction, schema: &DFSchema) -> AggregateFunction {
+    let wide = |expr: &mut Expr| {
+        if matches!(expr.get_type(schema), Ok(DataType::Float32)) {
+            *expr = cast(expr.clone(), DataType::Float64);
+        }
+    };
+    call.params.args.first_mut().into_iter().for_each(wide);
+    call.params.order_by.iter_mut().for_each(|sort| wide(&mut sort.expr));
+    call
 }
 
 /// Refuses frames that count in what their order does not have.
