@@ -6,7 +6,7 @@
 
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
-use datafusion::logical_expr::expr::{Case, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::expr::{AggregateFunction, Case, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::{
     Cast, Expr, ExprSchemable, WindowFrameBound, WindowFrameUnits, cast, lit,
 };
@@ -23,6 +23,9 @@ pub(super) fn taken(expr: Expr, schema: &DFSchema) -> Result<Expr> {
                 // What has no type yet is refused elsewhere.
                 Err(_) => Ok(Expr::ScalarFunction(call)),
             }
+        }
+        Expr::AggregateFunction(call) if call.func.name() == "percentile_cont" => {
+            Ok(Expr::AggregateFunction(of_doubles(call, schema)))
         }
         Expr::Negative(value) => negated(*value, schema),
         Expr::AggregateFunction(call) => {
@@ -52,6 +55,18 @@ fn joined_texts(args: &[Expr], schema: &DFSchema) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// What lies between two FLOATs is a DOUBLE.
+fn of_doubles(mut call: AggregateFunction, schema: &DFSchema) -> AggregateFunction {
+    let wide = |expr: &mut Expr| {
+        if matches!(expr.get_type(schema), Ok(DataType::Float32)) {
+            *expr = cast(expr.clone(), DataType::Float64);
+        }
+    };
+    call.params.args.first_mut().into_iter().for_each(wide);
+    call.params.order_by.iter_mut().for_each(|sort| wide(&mut sort.expr));
+    call
 }
 
 /// Refuses frames that count in what their order does not have.

@@ -45,6 +45,7 @@ pub(crate) mod only_row;
 mod operators;
 mod parts;
 mod pattern;
+mod pivot_keys;
 mod raising;
 mod random;
 mod rankings;
@@ -171,6 +172,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     functions.push(interval_literals::IntervalOf::udf());
     functions.push(json::FromJson::udf());
     functions.push(only_row::only_row());
+    functions.push(pivot_keys::as_key());
     functions.extend(clock::functions(clock));
     functions.push(decimals::whole_division());
     functions.push(date_parts::DatePart::udf());

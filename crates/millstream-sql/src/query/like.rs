@@ -3,6 +3,8 @@
 //! `x LIKE ALL (a, b)`, with ANY or SOME, negated or not, becomes a call of `like_all` or
 //! `like_any`; ILIKE is LIKE of both sides in lower case. `ESCAPE` and a literal pattern with a
 //! backslash become a call of `like`, which says where an escape stands before what it cannot.
+//! Over a stream LIKE stays as it is where no such thing could be said: checkpoints know the query
+//! by that form.
 
 use datafusion::sql::sqlparser::ast::{Expr, Function, Spanned, UnaryOperator, Value};
 use datafusion::sql::sqlparser::tokenizer::Span;
@@ -67,7 +69,7 @@ fn listed(function: &Function) -> Option<(bool, Vec<&Expr>)> {
 }
 
 /// Rewrites an expression where it is one of these.
-pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
+pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr, is_batch: bool) -> Result<(), Diagnostic> {
     let Some(like) = Like::of(expr) else { return Ok(()) };
     let span = expr.span();
     let refused = |message: &str, help: &str| Diagnostic {
@@ -99,6 +101,7 @@ pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
             return Err(refused("the ESCAPE of LIKE is one character", "write ESCAPE '#'"));
         }
         None if !has_backslash(like.pattern) => return Ok(()),
+        None if !is_batch && escapes_well(like.pattern) => return Ok(()),
         None => {}
     }
     *expr = negated_if(like.negated, call("like", args, span));
@@ -121,10 +124,43 @@ fn negated_if(negated: bool, expr: Expr) -> Expr {
 }
 
 fn has_backslash(pattern: &Expr) -> bool {
-    match pattern {
-        Expr::Value(value) => {
-            matches!(&value.value, Value::SingleQuotedString(text) if text.contains('\\'))
+    literal(pattern).is_some_and(|text| text.contains('\\'))
+}
+
+/// Whether a backslash stands only before what needs one: DataFusion's LIKE then means the same.
+fn escapes_well(pattern: &Expr) -> bool {
+    let Some(text) = literal(pattern) else { return false };
+    let mut rest = text.chars();
+    while let Some(char) = rest.next() {
+        if char == '\\' && !matches!(rest.next(), Some('_' | '%' | '\\')) {
+            return false;
         }
-        _ => false,
+    }
+    true
+}
+
+fn literal(pattern: &Expr) -> Option<&str> {
+    match pattern {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text.as_str()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backslash_is_well_placed_before_what_needs_one() {
+        let is_well = |pattern: &str| escapes_well(&text(pattern.to_owned(), Span::empty()));
+        for pattern in ["a", r"a\_b", r"\%\\"] {
+            assert!(is_well(pattern), "{pattern}");
+        }
+        for pattern in [r"a\b", r"a\", r"\\\"] {
+            assert!(!is_well(pattern), "{pattern}");
+        }
     }
 }

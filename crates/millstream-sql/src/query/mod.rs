@@ -46,6 +46,7 @@ mod lateral_alias;
 mod laterals;
 mod like;
 mod naming;
+mod nesting;
 mod operators;
 pub(crate) mod parse;
 mod percentiles;

@@ -1,6 +1,8 @@
 //! `percentile_cont(share) WITHIN GROUP (ORDER BY x)` and `percentile_disc`, as calls of the value
 //! and its share, and `mode() WITHIN GROUP (ORDER BY x)`, as one of the value.
 //!
+//! Over a stream `percentile_cont` stays DataFusion's: a checkpoint has its state in that form.
+//!
 //! Over a named window they stay as they are, and the planner refuses them: its order is not in
 //! sight, and with one Spark has no such call.
 
@@ -11,9 +13,12 @@ use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
 
 /// Rewrites a call where it is one of these.
-pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
+pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr, is_batch: bool) -> Result<(), Diagnostic> {
     let Expr::Function(function) = expr else { return Ok(()) };
     let name = function_name(function);
+    if name == "percentile_cont" && !is_batch {
+        return Ok(());
+    }
     let names = match name.as_str() {
         "percentile_cont" => ["percentile", "percentile_cont_descending"],
         "percentile_disc" => ["percentile_disc_ascending", "percentile_disc_descending"],
@@ -68,5 +73,24 @@ fn is_framed(function: &Function) -> bool {
             !spec.order_by.is_empty() || spec.window_frame.is_some() || spec.window_name.is_some()
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::tokenizer::Span;
+
+    use super::*;
+    use crate::query::ast::text;
+
+    #[test]
+    fn over_a_stream_percentile_cont_stays_as_it_is() {
+        let lexed = Lexed::new("SELECT 1").expect("the text has tokens");
+        let share = text("0.5".to_owned(), Span::empty());
+        let mut expr = call("percentile_cont", vec![share], Span::empty());
+        let before = expr.clone();
+        assert!(rewrite(&lexed, &mut expr, false).is_ok());
+        assert_eq!(expr, before);
+        assert!(rewrite(&lexed, &mut expr, true).is_err(), "it has no WITHIN GROUP");
     }
 }

@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer;
 
 use super::ast::plain_alias;
+use super::nesting::Nested;
 use super::parse::parse;
 use super::prepared::{NotThere, ReadMode, STREAM_PREFIX, TableCatalog, TableRead};
 use super::routines::expand::expand;
@@ -231,11 +232,27 @@ impl Resolver<'_> {
     /// another one. `known` are those outside.
     fn planned_name(&mut self, name: &str, known: usize) -> String {
         let hides = self.ctes[..known].iter().any(|cte| cte.name.eq_ignore_ascii_case(name));
-        if !hides {
+        let is_invented = self.ctes.iter().any(|cte| {
+            cte.planned.eq_ignore_ascii_case(name) && !cte.name.eq_ignore_ascii_case(name)
+        });
+        if !hides && !is_invented {
             return name.to_owned();
         }
-        self.hiding += 1;
-        format!("{name}__{}", self.hiding)
+        loop {
+            self.hiding += 1;
+            let planned = format!("{name}__{}", self.hiding);
+            if !self.is_known(&planned) {
+                return planned;
+            }
+        }
+    }
+
+    /// Whether a query or a table is called `name`, in the text or in the plan.
+    fn is_known(&self, name: &str) -> bool {
+        let is_query = |cte: &Cte| {
+            cte.planned.eq_ignore_ascii_case(name) || cte.name.eq_ignore_ascii_case(name)
+        };
+        self.ctes.iter().any(is_query) || self.catalog.table(name).is_some()
     }
 
     /// Visits a query of WITH RECURSIVE; its name in the plan if it reads itself. Otherwise it is
@@ -494,36 +511,6 @@ impl Resolver<'_> {
         let message = "with all that its views and common table expressions stand for, this query \
                        is too large to be planned";
         Err(Diagnostic::at(at, message))
-    }
-}
-
-/// An expression within others.
-#[derive(Clone, Copy)]
-struct Nested {
-    /// How often planning asks for its type, compared with the outermost expression.
-    times: usize,
-    /// It is an argument within a CASE.
-    in_call: bool,
-    in_case: bool,
-}
-
-impl Nested {
-    /// DataFusion asks a call for the types of its arguments, and a CASE for its type and, apart
-    /// from that, for whether it can be null. So the calls within a CASE are asked twice, and four
-    /// times where a call in a CASE has a CASE with a call as its argument.
-    fn new(outer: Option<&Self>, expr: &Expr) -> Self {
-        let outer = outer.copied().unwrap_or(Self { times: 1, in_call: false, in_case: false });
-        match expr {
-            Expr::Case { .. } => Self {
-                times: outer.times.saturating_mul(if outer.in_call { 2 } else { 1 }),
-                in_call: false,
-                in_case: true,
-            },
-            Expr::BinaryOp { .. } | Expr::UnaryOp { .. } | Expr::Nested(_) | Expr::Cast { .. } => {
-                outer
-            }
-            _ => Self { in_call: outer.in_case, ..outer },
-        }
     }
 }
 

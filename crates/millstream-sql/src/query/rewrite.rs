@@ -184,7 +184,9 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        laterals::name_subqueries(select);
+        if self.is_batch {
+            laterals::name_subqueries(select);
+        }
         self.frames.pop();
         self.visited.pop();
         ControlFlow::Continue(())
@@ -309,10 +311,8 @@ impl Rewriter<'_> {
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias)),
             SelectItem::Wildcard(mut options) => {
                 wildcards::spell(self.lexed, self.frame(), &mut options)?;
-                if let Some(items) = self.frame().all_items(&options) {
-                    return Ok(items);
-                }
-                return Ok(vec![SelectItem::Wildcard(options)]);
+                let all = self.frame().all_items(&options);
+                return Ok(all.unwrap_or_else(|| vec![SelectItem::Wildcard(options)]));
             }
             SelectItem::QualifiedWildcard(kind, options) => {
                 return self.qualified_wildcard(kind, options);
@@ -408,8 +408,8 @@ impl Rewriter<'_> {
         aggregates::rewrite(self.lexed, expr)?;
         intervals::rewrite(self.lexed, expr)?;
         lambda_calls::rewrite(self.lexed, expr)?;
-        like::rewrite(self.lexed, expr)?;
-        percentiles::rewrite(self.lexed, expr)?;
+        like::rewrite(self.lexed, expr, self.is_batch)?;
+        percentiles::rewrite(self.lexed, expr, self.is_batch)?;
         units::rewrite(self.lexed, expr)?;
         casts::rewrite(self.lexed, expr)?;
         match expr {

@@ -20,9 +20,10 @@ use super::naming::item_name;
 use super::wildcards::excepted;
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
+use crate::syntax::limits;
 
-/// Stands between a name and its number. Nothing else writes this character.
-const MARK: char = '\u{E000}';
+/// Stands between a name and its number. No name in a query has this character.
+const MARK: char = limits::RESERVED;
 
 /// The name of a result's column as Spark has it.
 pub fn shown(name: &str) -> &str {
@@ -53,7 +54,7 @@ pub(super) fn separate(select: &mut Select, frame: &Frame, outermost: bool) {
             && table.is_some()
             && before.iter().all(|other| other.is_some() && *other != table);
         // To ORDER BY such a name is to order by a column of FROM, which none may hide.
-        let hides = table.is_none() && frame.doubled.contains(&name);
+        let hides = table.is_none() && frame.is_doubled(&name);
         let number = before.len() + 1;
         before.push(table);
         if (number > 1 || hides) && !is_apart {
@@ -216,14 +217,18 @@ fn hides_right(operator: &JoinOperator) -> bool {
     )
 }
 
-/// Names that several of `columns` have.
-fn twins_of(columns: &[Column]) -> Vec<&str> {
-    let mut names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+/// Names that several of `columns` have, whatever their case; each once, in lower case.
+fn twins_of(columns: &[Column]) -> Vec<String> {
+    repeated_of(columns.iter().map(|column| column.name.to_ascii_lowercase()).collect())
+}
+
+/// What is in `names` more than once.
+fn repeated_of(mut names: Vec<String>) -> Vec<String> {
     names.sort_unstable();
-    let mut twins: Vec<&str> =
-        names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
-    twins.dedup();
-    twins
+    let pairs = names.windows(2).filter(|pair| pair[0] == pair[1]);
+    let mut repeated: Vec<String> = pairs.map(|pair| pair[0].clone()).collect();
+    repeated.dedup();
+    repeated
 }
 
 fn has_twins(relation: &Relation, name: &str) -> bool {
@@ -231,7 +236,7 @@ fn has_twins(relation: &Relation, name: &str) -> bool {
     let is_meant = |column: &&Column| column.name.eq_ignore_ascii_case(name);
     // Most columns have no namesake, and all are looked at for each name in a query.
     columns.iter().filter(is_meant).count() > 1
-        && twins_of(columns).iter().any(|twin| twin.eq_ignore_ascii_case(name))
+        && twins_of(columns).contains(&name.to_ascii_lowercase())
 }
 
 impl Frame {
@@ -300,24 +305,25 @@ pub(super) fn below_result(
 /// The names that several columns of a SELECT's result have, unless all are the same column.
 pub(super) fn doubled(select: &Select, frame: &Frame) -> Vec<String> {
     let shown = shown_relations(select, &frame.relations).unwrap_or_default();
-    let mut named: HashMap<String, Vec<Option<&Expr>>> = HashMap::new();
+    let mut named: HashMap<String, Vec<Option<String>>> = HashMap::new();
     for item in &select.projection {
         for (name, _) in of_wildcard(item, frame, &shown) {
-            named.entry(name).or_default().push(None);
+            named.entry(name.to_ascii_lowercase()).or_default().push(None);
         }
         if let Some(name) = item_name(item) {
-            let column = item_expr(item).filter(|expr| is_column(expr));
-            named.entry(name).or_default().push(column);
+            let column = item_expr(item).and_then(column_name);
+            named.entry(name.to_ascii_lowercase()).or_default().push(column);
         }
     }
     // The columns of generators are among the aliases alone.
     let by_generators = repeated(&frame.aliases).into_iter().filter(|name| {
-        let count = frame.aliases.iter().filter(|alias| *alias == name).count();
+        let has_name = |alias: &&String| alias.eq_ignore_ascii_case(name);
+        let count = frame.aliases.iter().filter(has_name).count();
         count > named.get(name).map_or(0, Vec::len)
     });
     let mut doubled: Vec<String> = by_generators.collect();
     for (name, values) in named {
-        let is_same = |value: &Option<&Expr>| value.is_some() && *value == values[0];
+        let is_same = |value: &Option<String>| value.is_some() && *value == values[0];
         if values.len() > 1 && !values.iter().all(is_same) {
             doubled.push(name);
         }
@@ -325,15 +331,25 @@ pub(super) fn doubled(select: &Select, frame: &Frame) -> Vec<String> {
     doubled
 }
 
-fn is_column(expr: &Expr) -> bool {
-    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+/// The column that an expression is, by its name in lower case.
+fn column_name(expr: &Expr) -> Option<String> {
+    let parts = match expr {
+        Expr::Identifier(name) => std::slice::from_ref(name),
+        Expr::CompoundIdentifier(parts) => parts.as_slice(),
+        _ => return None,
+    };
+    let parts: Vec<String> = parts.iter().map(|part| quoted(&part.value)).collect();
+    Some(parts.join("."))
 }
 
-/// The names that are in `names` more than once.
+/// A part of a name, in lower case, so that a dot in it separates no parts.
+fn quoted(part: &str) -> String {
+    format!("`{}`", part.to_ascii_lowercase().replace('`', "``"))
+}
+
+/// The names that are in `names` more than once, whatever their case; in lower case.
 pub(super) fn repeated(names: &[String]) -> Vec<String> {
-    let mut names: Vec<&String> = names.iter().collect();
-    names.sort_unstable();
-    names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect()
+    repeated_of(names.iter().map(|name| name.to_ascii_lowercase()).collect())
 }
 
 /// That a name could be several columns.
@@ -350,8 +366,9 @@ pub(super) fn ambiguous(lexed: &Lexed, parts: &[Ident]) -> Diagnostic {
 pub(super) fn check(lexed: &Lexed, select: &Select, frame: &Frame) -> Option<Diagnostic> {
     if frame.relations.iter().any(|relation| relation.within.is_some()) {
         let columns = frame.relations.iter().flat_map(|relation| relation.columns.iter().flatten());
-        let columns: Vec<Column> = columns.cloned().collect();
-        if let Some(name) = twins_of(&columns).first() {
+        // Names that differ in case are told apart by their tables.
+        let names = columns.map(|column| column.name.clone()).collect();
+        if let Some(name) = repeated_of(names).first() {
             let message = format!("the table of a LATERAL VIEW has a column `{name}`, too");
             let help = format!("give the view's another name: LATERAL VIEW ... AS {name}_2");
             let span = lexed.span(select.select_token.0.span);
@@ -362,7 +379,7 @@ pub(super) fn check(lexed: &Lexed, select: &Select, frame: &Frame) -> Option<Dia
         .relations
         .iter()
         .flat_map(|relation| twins_of(relation.columns.as_deref().unwrap_or_default()));
-    let twins: Vec<&str> = twins.collect();
+    let twins: Vec<String> = twins.collect();
     if twins.is_empty() {
         return None;
     }
@@ -377,7 +394,7 @@ pub(super) fn check(lexed: &Lexed, select: &Select, frame: &Frame) -> Option<Dia
                 }
             }
             Some(JoinConstraint::Natural) => {
-                return Some(ambiguous(lexed, &[Ident::new(twins[0])]));
+                return Some(ambiguous(lexed, &[Ident::new(twins[0].clone())]));
             }
             _ => {}
         }

@@ -17,6 +17,8 @@ use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Characters of a name.
 const NAME_CHARACTERS_MAX: usize = 255;
+/// Stands in the names of columns that the plan gives, and so in none that is written.
+pub(crate) const RESERVED: char = '\u{E000}';
 /// How deep brackets of any kind, and CASEs, may be nested.
 const NESTING_MAX: usize = 64;
 /// Functions `x -> ...` within each other: DataFusion looks at the inner one several times for each
@@ -157,6 +159,11 @@ impl<'a> Count<'a> {
                 if characters > NAME_CHARACTERS_MAX {
                     let message = format!("this name has {characters} characters");
                     let help = format!("a name has at most {NAME_CHARACTERS_MAX}");
+                    return Err(Diagnostic::at(lexeme.span, message).help(help));
+                }
+                if word.value.contains(RESERVED) {
+                    let message = "the character U+E000 cannot stand in a name";
+                    let help = "write another character; this one marks names in plans";
                     return Err(Diagnostic::at(lexeme.span, message).help(help));
                 }
                 return self.word(at);

@@ -13,6 +13,7 @@
 mod inline_rows;
 mod literals;
 mod missing;
+mod pivot_literals;
 mod pivot_names;
 mod pivots;
 mod primary;

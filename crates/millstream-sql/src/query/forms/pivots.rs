@@ -2,11 +2,13 @@
 //!
 //! `t PIVOT (sum(a) FOR k IN ('x', 'y'))` is computed in two steps, as Spark does: the sums by `k`
 //! and all columns that PIVOT does not name, then a column for each value of `k`, which is NULL
-//! where there are no rows of it. `t UNPIVOT (v FOR k IN (a, b))` is a `stack` of the columns.
+//! where there are no rows of it. A value is compared as what it is as a `k` (`__as_key`).
+//! `t UNPIVOT (v FOR k IN (a, b))` is a `stack` of the columns.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::missing;
+use super::pivot_literals::check_literal;
 use super::pivot_names::{aggregate_name, text_of, text_of_all, value_name};
 use super::tokens::{
     Added, are_words, end_of_parenthesis, items, listed, outside, position, starts_step,
@@ -222,6 +224,9 @@ fn pivoted(
             let message = format!("PIVOT has {} columns, and here is another number", keys.len());
             return Err(Diagnostic::at(at, message).help(PIVOT));
         }
+        for value in &values {
+            check_literal(value, added.0.span)?;
+        }
         let label = match alias {
             Some(alias) => text_of(alias),
             None => value_name(value, added.0.span)?,
@@ -230,7 +235,8 @@ fn pivoted(
             outer = outer.words(", first (").name(part).words(") FILTER ( WHERE");
             for (at, (key, value)) in keys.iter().zip(&values).enumerate() {
                 outer = if at > 0 { outer.words("AND") } else { outer };
-                outer = outer.words("(").taken(key).words("<=>").taken(value).words(")");
+                outer = outer.words("(").taken(key).words("<=> __as_key (").taken(value);
+                outer = outer.words(",").taken(key).words(") )");
             }
             let name = match (sums.len(), alias) {
                 (1, _) => label.clone(),

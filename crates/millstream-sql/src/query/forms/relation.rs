@@ -15,6 +15,8 @@ pub(super) struct Relation {
     alias: Option<Lexeme>,
     /// True where a name can be put behind `base`.
     is_one: bool,
+    /// How many subqueries of steps are within each other in `base`.
+    pub(super) levels: usize,
     conditions: Vec<Vec<Lexeme>>,
     order: Vec<Lexeme>,
     limit: Vec<Lexeme>,
@@ -23,7 +25,12 @@ pub(super) struct Relation {
 impl Relation {
     fn of(base: Vec<Lexeme>, alias: Option<Lexeme>, is_one: bool) -> Self {
         let (conditions, order, limit) = (Vec::new(), Vec::new(), Vec::new());
-        Self { base, alias, is_one, conditions, order, limit }
+        Self { base, alias, is_one, levels: 0, conditions, order, limit }
+    }
+
+    /// A subquery around what has so many levels.
+    fn around(self, levels: usize) -> Self {
+        Self { levels: levels + 1, ..self }
     }
 
     /// A subquery.
@@ -96,6 +103,11 @@ impl Relation {
         from
     }
 
+    /// The query `before` and what follows it there, as a subquery.
+    pub(super) fn combined(query: Vec<Lexeme>, before: &Self, added: &Added<'_>) -> Self {
+        Self::subquery(query, added).around(before.levels)
+    }
+
     /// The query of these items, with all that is pending.
     pub(super) fn query(&self, items: Vec<Lexeme>, added: &Added<'_>) -> Vec<Lexeme> {
         let mut select = vec![added.word("SELECT")];
@@ -142,11 +154,12 @@ impl Relation {
             self.limit = vec![added.word("OFFSET"), added.token(none)];
         }
         let alias = self.alias.take_if(|_| self.is_one);
+        let levels = self.levels;
         let query = {
             let named = Self { alias: alias.clone(), ..self };
             named.all(added)
         };
-        let mut wrapped = Self::subquery(query, added);
+        let mut wrapped = Self::subquery(query, added).around(levels);
         wrapped.alias = alias;
         wrapped
     }
@@ -154,7 +167,7 @@ impl Relation {
     /// The result of a query of this relation, which keeps its name where `keeps` says so.
     pub(super) fn replaced(self, items: Vec<Lexeme>, keeps: bool, added: &Added<'_>) -> Self {
         let query = self.query(items, added);
-        let mut replaced = Self::subquery(query, added);
+        let mut replaced = Self::subquery(query, added).around(self.levels);
         replaced.alias = self.alias.filter(|_| keeps && self.is_one);
         replaced
     }
@@ -189,9 +202,10 @@ impl Relation {
         tokens: &[Lexeme],
         added: &Added<'_>,
     ) -> Result<Self, Diagnostic> {
-        let mut from = self.settled(Settle::All, added).from(added);
+        let settled = self.settled(Settle::All, added);
+        let mut from = settled.from(added);
         from.extend(tokens.iter().cloned());
-        Ok(Self::of(pivots::all(from)?, None, false))
+        Ok(Self { levels: settled.levels, ..Self::of(pivots::all(from)?, None, false) })
     }
 }
 

@@ -10,6 +10,8 @@ use crate::syntax::lexer::Lexeme;
 
 /// Steps of one query; most of them are a subquery around those before them.
 const STEPS_MAX: usize = 200;
+/// Subqueries of steps within each other: each step writes those before it anew.
+const LEVELS_MAX: usize = 64;
 
 /// The SELECT that a query of pipes stands for.
 pub(super) fn run(tokens: Vec<Lexeme>) -> Result<Vec<Lexeme>, Diagnostic> {
@@ -30,10 +32,21 @@ pub(super) fn run(tokens: Vec<Lexeme>) -> Result<Vec<Lexeme>, Diagnostic> {
     let ends = bars.iter().skip(1).copied().chain([tokens.len()]);
     for (bar, end) in bars.iter().zip(ends) {
         relation = step(relation, &tokens[*bar], &tokens[bar + 1..end])?;
+        check_levels(&relation, &tokens[*bar])?;
     }
     let mut query = tokens[..with].to_vec();
     query.extend(relation.all(&Added(&tokens[first])));
     Ok(query)
+}
+
+fn check_levels(relation: &Relation, at: &Lexeme) -> Result<(), Diagnostic> {
+    if relation.levels <= LEVELS_MAX {
+        return Ok(());
+    }
+    let message = format!("more than {LEVELS_MAX} steps of one query around each other");
+    let help = "compute several columns in one step, or name what the first ones make in a WITH \
+                clause";
+    Err(Diagnostic::at(at.span, message).help(help))
 }
 
 /// ORDER BY and LIMIT belong to the end of a query; before a pipe they need parentheses.
@@ -134,6 +147,7 @@ fn set(
         let mut all = vec![added.token(Token::Mul), added.word("REPLACE")];
         all.extend(added.nested(replacement));
         before = before.settled(Settle::Order, added).replaced(all, true, added);
+        check_levels(&before, name)?;
     }
     Ok(before)
 }
@@ -207,5 +221,24 @@ fn set_operation(before: &Relation, added: &Added<'_>, tokens: &[Lexeme]) -> Rel
     let (operator, right) = tokens.split_at(1 + usize::from(quantified));
     query.extend(operator.iter().cloned());
     query.extend(all(right.to_vec()));
-    Relation::subquery(query, added)
+    Relation::combined(query, before, added)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::syntax::lexer::Lexed;
+
+    fn is_read(text: &str) -> bool {
+        let lexed = Lexed::new(text).expect("the text has tokens");
+        run(lexed.lexemes).is_ok()
+    }
+
+    #[test]
+    fn assignments_of_all_steps_are_counted() {
+        let assignments = |count| vec!["a = 1"; count].join(", ");
+        let steps = |count| format!("FROM t |> SET {0} |> SET {0}", assignments(count));
+        assert!(is_read(&steps(LEVELS_MAX / 2)));
+        assert!(!is_read(&steps(LEVELS_MAX / 2 + 1)));
+    }
 }

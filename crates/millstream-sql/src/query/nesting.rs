@@ -1,0 +1,62 @@
+//! How often planning looks at an expression, which doubles where CASEs are nested: what a query
+//! costs is counted with that before anything is planned.
+
+use datafusion::sql::sqlparser::ast::Expr;
+
+use super::ast::function_name;
+
+/// An expression within others.
+#[derive(Clone, Copy)]
+pub(super) struct Nested {
+    /// How often planning asks for its type, compared with the outermost expression.
+    pub(super) times: usize,
+    /// It is an argument within a CASE.
+    in_call: bool,
+    in_case: bool,
+}
+
+impl Nested {
+    /// DataFusion asks a call for the types of its arguments, and a CASE for its type and, apart
+    /// from that, for whether it can be null. So the calls within a CASE are asked twice, and four
+    /// times where a call in a CASE has a CASE with a call as its argument.
+    pub(super) fn new(outer: Option<&Self>, expr: &Expr) -> Self {
+        let outer = outer.copied().unwrap_or(Self { times: 1, in_call: false, in_case: false });
+        match expr {
+            Expr::Case { .. } => Self {
+                times: outer.times.saturating_mul(if outer.in_call { 2 } else { 1 }),
+                in_call: false,
+                in_case: true,
+            },
+            // It becomes a CASE in which its argument stands twice.
+            Expr::Function(function) if function_name(function) == "nullifzero" => {
+                let times = if outer.in_call { 4 } else { 2 };
+                let times = outer.times.saturating_mul(times);
+                Self { times, in_call: false, in_case: true }
+            }
+            Expr::BinaryOp { .. } | Expr::UnaryOp { .. } | Expr::Nested(_) | Expr::Cast { .. } => {
+                outer
+            }
+            _ => Self { in_call: outer.in_case, ..outer },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::tokenizer::Span;
+
+    use super::*;
+    use crate::query::ast::{call, text};
+
+    #[test]
+    fn nullifzero_counts_its_argument_twice_at_each_level() {
+        let argument = text("1".to_owned(), Span::empty());
+        let expr = call("nullifzero", vec![argument], Span::empty());
+        let mut nested = Nested::new(None, &expr);
+        assert_eq!(nested.times, 2);
+        for _ in 0..100 {
+            nested = Nested::new(Some(&nested), &expr);
+        }
+        assert_eq!(nested.times, usize::MAX);
+    }
+}
