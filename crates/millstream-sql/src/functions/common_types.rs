@@ -10,18 +10,41 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
-use datafusion::logical_expr::binary::type_union_resolution;
+use datafusion::logical_expr::binary::{comparison_coercion, type_union_resolution};
 use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, ScalarFunction};
 use datafusion::logical_expr::{
     Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Union, Values, cast,
 };
 
 use super::decimals::{Operation, decimal_operation, digits_of, type_of, wider};
-use crate::types::timestamp;
+use crate::types::{spark_type, timestamp};
 
 /// The common type of `types`, to which their values are cast.
 pub(super) fn common_type(types: &[DataType]) -> Option<DataType> {
     with_decimals(types).or_else(|| type_union_resolution(types))
+}
+
+/// The type that a column of the type `of` is cast to where it is compared with one of the type
+/// `beside`, if values of it that differ may be the same then. Not of whole numbers and decimals,
+/// which stay what they are.
+pub(crate) fn compared_as(of: &DataType, beside: &DataType) -> Result<Option<DataType>> {
+    let is_exact = |found: &DataType| found.is_integer() || is_decimal(found);
+    let common = with_decimals(&[beside.clone(), of.clone()]);
+    if !is_exact(of) || !is_exact(beside) {
+        let common = common.or_else(|| comparison_coercion(beside, of));
+        return Ok(common.filter(|common| common != of));
+    }
+    if let (Some(DataType::Decimal128(_, kept)), DataType::Decimal128(_, scale)) = (common, of)
+        && kept < *scale
+    {
+        return plan_err!(
+            "a {} and a {} have no common type with all digits of both, and IN compares them here; \
+             cast them to one type",
+            spark_type(of),
+            spark_type(beside)
+        );
+    }
+    Ok(None)
 }
 
 fn is_decimal(data_type: &DataType) -> bool {

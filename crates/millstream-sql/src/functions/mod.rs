@@ -17,7 +17,7 @@ mod cast_rules;
 mod clock;
 mod coerced;
 pub(crate) mod collections;
-mod common_types;
+pub(crate) mod common_types;
 mod date_parts;
 mod date_steps;
 mod datetime;

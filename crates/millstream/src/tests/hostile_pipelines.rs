@@ -102,6 +102,34 @@ fn nested_queries_are_planned_in_little_time() {
     let _ = select(&format!("SELECT * FROM {joined}"));
 }
 
+/// Each of these reads what is below it twice or three times.
+#[test]
+fn subqueries_that_read_rows_twice_are_planned_or_refused() {
+    let too_many = "too many within or after each other";
+    let is_in = |count: usize| {
+        let (open, close) = ("true IN (SELECT ".repeat(count), ")".repeat(count));
+        format!("SELECT {open}true{close} AS x FROM s")
+    };
+    accepted(&is_in(4));
+    refused(&is_in(30), too_many);
+    let lateral = |count: usize| {
+        let one = |n: usize| {
+            format!(", LATERAL (SELECT count(*) AS c FROM s AS u WHERE u.n > o.n) AS l{n}")
+        };
+        format!("SELECT o.n FROM s AS o{}", (0..count).map(one).collect::<String>())
+    };
+    accepted(&lateral(3));
+    refused(&lateral(30), too_many);
+    let derived = |count: usize| {
+        (0..count).fold("SELECT n FROM s".to_owned(), |from, level| {
+            let value = format!("(SELECT count(*) FROM s AS u WHERE u.n > d{level}.n)");
+            format!("SELECT n + {value} AS n FROM ({from}) AS d{level}")
+        })
+    };
+    accepted(&derived(3));
+    refused(&derived(20), too_many);
+}
+
 #[test]
 fn long_chains_are_planned_or_refused() {
     let equal: Vec<String> = (0..2_000).map(|n| format!("n = {n}")).collect();

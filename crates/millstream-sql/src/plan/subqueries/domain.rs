@@ -22,12 +22,12 @@ use datafusion::logical_expr::{
     SkipType, Sort, SortExpr, SubqueryAlias, Union, Unnest, Window, binary_expr, lit,
 };
 
-use super::Names;
+use super::Walk;
 use super::references::{bound, is_correlated, outer_columns_of_expr};
 
 /// The values that a subquery refers to.
 pub(super) struct Domain<'a> {
-    names: &'a Names,
+    walk: &'a Walk,
     plan: LogicalPlan,
     /// Its columns.
     columns: Vec<Column>,
@@ -37,13 +37,18 @@ pub(super) struct Domain<'a> {
 
 impl<'a> Domain<'a> {
     /// The values that `outer` has in `columns`.
-    pub(super) fn new(outer: &LogicalPlan, columns: &[Column], names: &'a Names) -> Result<Self> {
-        let own: Vec<Column> = columns.iter().map(|_| names.column()).collect();
+    pub(super) fn new(outer: &LogicalPlan, columns: &[Column], walk: &'a Walk) -> Result<Self> {
+        let own: Vec<Column> = columns.iter().map(|_| walk.names.column()).collect();
         let pairs = columns.iter().zip(&own);
         let exprs = pairs.map(|(outer, own)| Expr::Column(outer.clone()).alias(&own.name));
         let plan = LogicalPlanBuilder::from(outer.clone()).project(exprs)?.distinct()?.build()?;
         let of = columns.iter().cloned().zip(own.iter().cloned()).collect();
-        Ok(Self { names, plan, columns: own, of })
+        Ok(Self { walk, plan, columns: own, of })
+    }
+
+    /// Its rows, which are read once more.
+    fn read(&self) -> Result<LogicalPlanBuilder> {
+        Ok(LogicalPlanBuilder::from(self.walk.copies.copy(&self.plan)?))
     }
 
     /// Its columns, in the order of those that it was made of.
@@ -58,8 +63,7 @@ impl<'a> Domain<'a> {
     /// The rows of `plan` for each combination of the domain, with the domain's columns.
     pub(super) fn rows(&self, plan: &LogicalPlan) -> Result<LogicalPlan> {
         if !is_correlated(plan)? {
-            let domain = LogicalPlanBuilder::from(self.plan.clone());
-            return domain.cross_join(plan.clone())?.build();
+            return self.read()?.cross_join(plan.clone())?.build();
         }
         match plan {
             LogicalPlan::Filter(filter) => {
@@ -133,11 +137,10 @@ impl<'a> Domain<'a> {
     /// Aggregates without GROUP BY have a value where there is no row, too. So each combination of
     /// the domain has a row, which is not counted if it is the only one.
     fn of_all_rows(&self, input: LogicalPlan, aggregates: Vec<Expr>) -> Result<LogicalPlan> {
-        let is_there = self.names.column();
+        let is_there = self.walk.names.column();
         let (input, keys) = self.with_other_names(input, Some(&is_there))?;
         let same = self.exprs().zip(keys).map(|(own, key)| is_same(own, Expr::Column(key)));
-        let domain = LogicalPlanBuilder::from(self.plan.clone());
-        let all = domain.join_on(input, JoinType::Left, same.collect::<Vec<_>>())?.build()?;
+        let all = self.read()?.join_on(input, JoinType::Left, same.collect::<Vec<_>>())?.build()?;
         let names = NamePreserver::new_for_projection();
         let counted = aggregates.into_iter().map(|aggregate| {
             let name = names.save(&aggregate);
@@ -154,7 +157,7 @@ impl<'a> Domain<'a> {
         rows: LogicalPlan,
         is_there: Option<&Column>,
     ) -> Result<(LogicalPlan, Vec<Column>)> {
-        let keys: Vec<Column> = self.columns.iter().map(|_| self.names.column()).collect();
+        let keys: Vec<Column> = self.columns.iter().map(|_| self.walk.names.column()).collect();
         let renamed = self.exprs().zip(&keys).map(|(own, key)| own.alias(&key.name));
         let others = rows.schema().columns().into_iter();
         let others = others.filter(|column| !self.columns.contains(column)).map(Expr::Column);
@@ -202,7 +205,7 @@ impl<'a> Domain<'a> {
             }
             other => (self.rows(other)?, Vec::new()),
         };
-        let number = self.names.column();
+        let number = self.walk.names.column();
         let numbered = row_number().partition_by(self.exprs().collect());
         let numbered = if order.is_empty() { numbered } else { numbered.order_by(order) };
         let numbered = numbered.build()?;

@@ -42,7 +42,7 @@ impl Walk {
         if let Some(unknown) = outer.iter().find(|one| !join.left.schema().has_column(one)) {
             return plan_err!("a LATERAL subquery cannot refer to `{}` here", unknown.name);
         }
-        let domain = Domain::new(&join.left, &outer, &self.names)?;
+        let domain = Domain::new(&join.left, &outer, self)?;
         let right = Arc::new(domain.rows(&subquery)?);
         let keys = domain.columns().iter().cloned().map(Expr::Column);
         let same = outer.into_iter().map(Expr::Column).zip(keys);

@@ -4,11 +4,13 @@
 //! rows that equal a column outside. The others become joins here, before types are checked, so
 //! that what is compared gets its common types as in any join: each node with subqueries in its
 //! expressions reads its input with columns for their values ([`values`]), which are found for all
-//! rows at once ([`domain`]). [`references`] says what a subquery refers to, [`rows`] what
-//! `(a, b) IN (...)` compares, and [`lateral`] is about subqueries in FROM.
+//! rows at once ([`domain`]). [`copies`] bounds what this reads twice, [`references`] says what a
+//! subquery refers to, [`rows`] what `(a, b) IN (...)` compares, and [`lateral`] is about subqueries
+//! in FROM.
 //!
 //! A node that reads a stream stays as it is: its rows would have to be read twice.
 
+mod copies;
 mod domain;
 mod lateral;
 mod references;
@@ -19,7 +21,7 @@ mod values;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, plan_err};
 use datafusion::logical_expr::expr::InSubquery;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -28,6 +30,7 @@ use datafusion::logical_expr::{
     Expr, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery,
 };
 
+use copies::Copies;
 use references::{has_subquery, node_has_subquery};
 use values::{Input, OnlyRow};
 
@@ -38,7 +41,8 @@ pub(super) fn joined(
     only_row: OnlyRow,
     is_stream: fn(&LogicalPlan) -> bool,
 ) -> Result<LogicalPlan> {
-    Walk { only_row, is_stream, names: Names::default() }.plan(plan)
+    let (names, copies) = (Names::default(), Copies::default());
+    Walk { only_row, is_stream, names, copies }.plan(plan)
 }
 
 /// Names that no query has.
@@ -57,6 +61,7 @@ struct Walk {
     only_row: OnlyRow,
     is_stream: fn(&LogicalPlan) -> bool,
     names: Names,
+    copies: Copies,
 }
 
 impl Walk {
@@ -76,7 +81,7 @@ impl Walk {
             return Ok(Transformed::no(node));
         }
         if (self.is_stream)(&node) {
-            refuse_rows(&node)?;
+            refuse_over_stream(&node)?;
             return Ok(Transformed::no(node));
         }
         self.node(node).map(Transformed::yes)
@@ -221,7 +226,7 @@ impl Walk {
                 if let Some(subquery) = references::subquery_of(expr) {
                     used.extend(references::outer_columns(&subquery.subquery)?);
                 }
-                Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+                Ok(TreeNodeRecursion::Continue)
             })?;
             let of = |side: &Input<'_>| used.iter().all(|one| side.plan.schema().has_column(one));
             conditions.push(if of(&right) {
@@ -250,19 +255,31 @@ impl Walk {
     }
 }
 
-/// What compares several values has no plan over a stream.
-fn refuse_rows(node: &LogicalPlan) -> Result<()> {
-    let mut found = false;
+/// What has no plan over a stream, or one with another answer.
+fn refuse_over_stream(node: &LogicalPlan) -> Result<()> {
+    let (mut has_rows, mut has_casts) = (false, false);
     node.apply_expressions(|expr| {
-        found |= expr.exists(|expr| {
-            Ok(matches!(expr, Expr::InSubquery(InSubquery { expr, .. }) if rows::is_row(expr)))
-        })?;
-        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+        expr.apply(|expr| {
+            match expr {
+                Expr::InSubquery(InSubquery { expr, .. }) => has_rows |= rows::is_row(expr),
+                Expr::ScalarSubquery(subquery) => {
+                    has_casts |= simple::has_equal_cast(&subquery.subquery)?;
+                }
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
     })?;
-    if found {
+    if has_rows {
         return plan_err!(
             "over a stream IN compares one value with a subquery; write EXISTS (SELECT ... WHERE \
              a = x AND b = y)"
+        );
+    }
+    if has_casts {
+        return plan_err!(
+            "over a stream a subquery that is a value cannot compare a CAST of a column of its own \
+             with a column outside of it; compute the CAST in a subquery in its FROM"
         );
     }
     Ok(())

@@ -1,12 +1,13 @@
 //! Subqueries that DataFusion makes joins of itself, with Spark's answers: these it does without
 //! reading the query around them twice.
 
-use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::expr::{Alias, BinaryExpr, Exists, InSubquery};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::{Alias, BinaryExpr, Cast, Exists, InSubquery, TryCast};
 use datafusion::logical_expr::utils::{merge_schema, split_conjunction};
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, Filter, JoinType, LogicalPlan, Operator, Projection, Subquery,
+    Aggregate, Distinct, Expr, ExprSchemable, Filter, JoinType, LogicalPlan, Operator, Projection,
+    Subquery,
 };
 
 use super::references::{
@@ -17,13 +18,13 @@ use super::rows::is_row;
 /// Whether a condition of WHERE, one of those that AND joins, can stay as it is.
 pub(super) fn is_simple_condition(condition: &Expr) -> Result<bool> {
     match condition {
-        Expr::Exists(Exists { subquery, .. }) => is_filtered(subquery, |_| true),
+        Expr::Exists(Exists { subquery, .. }) => is_filtered(subquery, |_, _| true),
         Expr::InSubquery(InSubquery { expr, .. }) if is_row(expr) || has_subquery(expr) => {
             Ok(false)
         }
         Expr::InSubquery(InSubquery { subquery, negated, .. }) => {
             Ok(!is_correlated(&subquery.subquery)?
-                || (!negated && is_filtered(subquery, |_| true)?))
+                || (!negated && is_filtered(subquery, |_, _| true)?))
         }
         other => has_simple_values(other),
     }
@@ -72,12 +73,53 @@ fn is_simple_value(subquery: &Subquery) -> Result<bool> {
     }
 }
 
-fn is_equality(condition: &Expr) -> bool {
-    matches!(condition, Expr::BinaryExpr(BinaryExpr { op: Operator::Eq, .. }))
+/// Whether a column of `here` is compared with one outside. DataFusion groups by the column, so
+/// its values must be different if and only if they are equal to different values outside: they
+/// have the same type, and it has no second zero.
+fn is_equality(condition: &Expr, here: &DFSchema) -> bool {
+    let Some((left, right)) = equal_sides(condition) else { return false };
+    match (left, right) {
+        (own @ Expr::Column(_), Expr::OuterReferenceColumn(outer, _))
+        | (Expr::OuterReferenceColumn(outer, _), own @ Expr::Column(_)) => own
+            .get_type(here)
+            .is_ok_and(|found| found == *outer.data_type() && !found.is_floating()),
+        _ => false,
+    }
 }
 
+fn equal_sides(condition: &Expr) -> Option<(&Expr, &Expr)> {
+    match condition {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+            Some((left.as_ref(), right.as_ref()))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a condition compares a CAST of a column with what is outside of `plan`. DataFusion
+/// groups by the column, several values of which may become the same.
+pub(super) fn has_equal_cast(plan: &LogicalPlan) -> Result<bool> {
+    let is_cast = |side: &Expr| match side {
+        Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => {
+            !expr.column_refs().is_empty()
+        }
+        _ => false,
+    };
+    plan.exists(|node| {
+        let LogicalPlan::Filter(filter) = node else { return Ok(false) };
+        Ok(split_conjunction(&filter.predicate).into_iter().any(|condition| {
+            condition.contains_outer()
+                && equal_sides(condition)
+                    .is_some_and(|(left, right)| is_cast(left) || is_cast(right))
+        }))
+    })
+}
+
+/// Which conditions over columns of a schema may refer to the query around the subquery.
+type MayBe = fn(&Expr, &DFSchema) -> bool;
+
 /// Whether only conditions of WHERE refer to the query around the subquery.
-fn is_filtered(subquery: &Subquery, may_be: fn(&Expr) -> bool) -> Result<bool> {
+fn is_filtered(subquery: &Subquery, may_be: MayBe) -> Result<bool> {
     let plan = subquery.subquery.as_ref();
     if !is_correlated(plan)? {
         return Ok(true);
@@ -85,7 +127,7 @@ fn is_filtered(subquery: &Subquery, may_be: fn(&Expr) -> bool) -> Result<bool> {
     Ok(!plan_has_subquery(plan) && is_filtered_plan(plan, may_be)?)
 }
 
-fn is_filtered_plan(plan: &LogicalPlan, may_be: fn(&Expr) -> bool) -> Result<bool> {
+fn is_filtered_plan(plan: &LogicalPlan, may_be: MayBe) -> Result<bool> {
     let own = || -> Result<bool> {
         let here = merge_schema(&plan.inputs());
         let mut own = true;
@@ -99,7 +141,7 @@ fn is_filtered_plan(plan: &LogicalPlan, may_be: fn(&Expr) -> bool) -> Result<boo
         LogicalPlan::Filter(Filter { predicate, input, .. }) => {
             for condition in split_conjunction(predicate) {
                 let is_own = outer_columns_of_expr(condition, input.schema())?.is_empty();
-                if !is_own && !may_be(condition) {
+                if !is_own && !may_be(condition, input.schema()) {
                     return Ok(false);
                 }
             }

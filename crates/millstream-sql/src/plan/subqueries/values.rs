@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, Result, ScalarValue, plan_err};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
 use datafusion::functions_aggregate::expr_fn::{count, first_value};
 use datafusion::logical_expr::expr::{Case, Exists, InSubquery};
 use datafusion::logical_expr::{
-    Aggregate, EmptyRelation, Expr, FetchType, JoinType, Limit, LogicalPlan, LogicalPlanBuilder,
-    ScalarUDF, Subquery, lit,
+    Aggregate, EmptyRelation, Expr, ExprSchemable, FetchType, JoinType, Limit, LogicalPlan,
+    LogicalPlanBuilder, ScalarUDF, Subquery, cast, lit,
 };
 
 use super::Walk;
+use super::copies::check_steady;
 use super::domain::{Domain, is_same};
 use super::references::{is_correlated, outer_columns};
 use super::rows;
+use crate::functions::common_types::compared_as;
 
 /// The input of a node whose expressions have subqueries.
 pub(super) struct Input<'a> {
@@ -70,7 +72,7 @@ impl<'a> Input<'a> {
         {
             return plan_err!("a subquery cannot refer to `{}` here", unknown.name);
         }
-        let domain = Domain::new(&self.before, &outer, &self.walk.names)?;
+        let domain = Domain::new(&self.before, &outer, self.walk)?;
         let rows = self.walk.plan(domain.rows(plan)?)?;
         let keys = outer.into_iter().zip(domain.columns().iter().cloned()).collect();
         Ok(Rows { plan: rows, keys, columns: plan.schema().columns() })
@@ -124,6 +126,7 @@ impl<'a> Input<'a> {
             Some(values) => (values, rows::of_subquery(&subquery.subquery)?),
             None => (vec![expr], LogicalPlan::clone(&subquery.subquery)),
         };
+        check_steady(&values)?;
         let rows = self.rows(&plan)?;
         if rows.columns.len() != values.len() {
             let (left, right) = (values.len(), rows.columns.len());
@@ -143,12 +146,31 @@ impl<'a> Input<'a> {
         let (outer, own): (Vec<_>, Vec<_>) = rows.keys.iter().cloned().unzip();
         let there = columns(rows.columns.clone()).into_iter().map(Expr::is_not_null);
         let there = there.reduce(Expr::and).unwrap_or_else(|| lit(true));
-        let plan = LogicalPlanBuilder::from(rows.plan.clone()).filter(there)?.build()?;
-        let compared = own.into_iter().chain(rows.columns.clone()).collect();
-        let (right, names, hit) = self.combinations(plan, columns(compared))?;
+        let plan = self.walk.copies.copy(&rows.plan)?;
+        let plan = LogicalPlanBuilder::from(plan).filter(there)?.build()?;
+        let compared = columns(own).into_iter().chain(self.compared(values, rows)?).collect();
+        let (right, names, hit) = self.combinations(plan, compared)?;
         let left = columns(outer).into_iter().chain(values.iter().cloned());
         self.join(right, left.zip(names).collect())?;
         Ok(Expr::Column(hit).is_not_null())
+    }
+
+    /// The subquery's columns with the types that they have beside `values`: several texts are the
+    /// same number, and a row of the input must meet one of them.
+    fn compared(&self, values: &[Expr], rows: &Rows) -> Result<Vec<Expr>> {
+        let outer: &DFSchema = self.plan.schema();
+        let own: &DFSchema = rows.plan.schema();
+        let one = |(value, column): (&Expr, &Column)| {
+            let column = Expr::Column(column.clone());
+            let (Ok(beside), Ok(of)) = (value.get_type(outer), column.get_type(own)) else {
+                return Ok(column);
+            };
+            Ok(match compared_as(&of, &beside)? {
+                Some(common) => cast(column, common),
+                None => column,
+            })
+        };
+        values.iter().zip(&rows.columns).map(one).collect()
     }
 
     /// Whether `value` or a row of the subquery is NULL, and there is a row.
@@ -173,7 +195,8 @@ impl<'a> Input<'a> {
     fn undecided(&mut self, values: &[Expr], rows: &Rows) -> Result<Expr> {
         let (outer, own): (Vec<_>, Vec<_>) = rows.keys.iter().cloned().unzip();
         let left = columns(outer).into_iter().chain(values.iter().cloned()).collect::<Vec<_>>();
-        let (domain, names, _) = self.combinations(self.plan.clone(), left.clone())?;
+        let (domain, names, _) =
+            self.combinations(self.walk.copies.copy(&self.plan)?, left.clone())?;
         let (keys, compared) = names.split_at(own.len());
         let of_keys = columns(keys.to_vec()).into_iter().zip(columns(own));
         let same = of_keys.map(|(left, right)| is_same(left, right));
