@@ -13,6 +13,7 @@
 mod copies;
 mod domain;
 mod lateral;
+mod negations;
 mod references;
 mod rows;
 mod simple;

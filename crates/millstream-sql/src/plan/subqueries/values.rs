@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
+use datafusion::common::{Column, DFSchema, Result, plan_err};
 use datafusion::functions_aggregate::expr_fn::{count, first_value};
 use datafusion::logical_expr::expr::{Case, Exists, InSubquery};
 use datafusion::logical_expr::{
@@ -15,7 +15,7 @@ use super::Walk;
 use super::copies::check_steady;
 use super::domain::{Domain, is_same};
 use super::references::{is_correlated, outer_columns};
-use super::rows;
+use super::{negations, rows};
 use crate::functions::common_types::compared_as;
 
 /// The input of a node whose expressions have subqueries.
@@ -43,14 +43,13 @@ impl<'a> Input<'a> {
 
     /// `expr` with columns in the place of subqueries.
     pub(super) fn expr(&mut self, expr: Expr) -> Result<Expr> {
-        let changed = expr.transform_up(|expr| {
+        let changed = negations::within(expr)?.transform_up(|expr| {
             Ok(match expr {
                 Expr::Exists(Exists { subquery, negated }) => {
                     Transformed::yes(self.exists(&subquery, negated)?)
                 }
                 Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
-                    let found = self.is_in(*expr, &subquery)?;
-                    Transformed::yes(if negated { !found } else { found })
+                    Transformed::yes(self.is_in(*expr, &subquery, negated)?)
                 }
                 Expr::ScalarSubquery(subquery) if is_correlated(&subquery.subquery)? => {
                     Transformed::yes(self.value(&subquery)?)
@@ -119,9 +118,9 @@ impl<'a> Input<'a> {
         Ok(if negated { hit.is_null() } else { hit.is_not_null() })
     }
 
-    /// `expr IN (subquery)`: NULL where nothing is equal, and something would be if it were not
-    /// NULL.
-    fn is_in(&mut self, expr: Expr, subquery: &Subquery) -> Result<Expr> {
+    /// `expr IN (subquery)`, or NOT IN. Where nothing is equal and something is NULL both are false:
+    /// Spark makes a join of either that has no third answer.
+    fn is_in(&mut self, expr: Expr, subquery: &Subquery, negated: bool) -> Result<Expr> {
         let (values, plan) = match rows::parts(&expr) {
             Some(values) => (values, rows::of_subquery(&subquery.subquery)?),
             None => (vec![expr], LogicalPlan::clone(&subquery.subquery)),
@@ -133,12 +132,14 @@ impl<'a> Input<'a> {
             return plan_err!("IN compares {left} values with a subquery that has {right} columns");
         }
         let is_equal = self.equal(&values, &rows)?;
+        if !negated {
+            return Ok(is_equal);
+        }
         let is_unknown = match values.as_slice() {
             [value] => self.null_among(value, &rows)?,
             values => self.undecided(values, &rows)?,
         };
-        let null = Expr::Literal(ScalarValue::Boolean(None), None);
-        Ok(case(vec![(is_equal, lit(true)), (is_unknown, null)], lit(false)))
+        Ok(case(vec![(is_equal, lit(false)), (is_unknown, lit(false))], lit(true)))
     }
 
     /// Whether a row of the subquery is equal to `values`.
