@@ -6,7 +6,7 @@
 //!
 //! Only in batch queries: the columns of a stream's rows are known by their names later on, too.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, JoinConstraint, JoinOperator, ObjectNamePart, Select, SelectItem,
@@ -88,7 +88,23 @@ fn of_wildcard(
         let kept = columns.filter(|column| !excepted(options, column));
         found.extend(kept.map(|column| (column.name.clone(), table.cloned())));
     }
-    found
+    if matches!(item, SelectItem::Wildcard(_)) { merged_once(found, frame) } else { found }
+}
+
+/// `*` has a column once that USING or NATURAL makes of several.
+fn merged_once(
+    columns: Vec<(String, Option<String>)>,
+    frame: &Frame,
+) -> Vec<(String, Option<String>)> {
+    let is_merged = |name: &str| {
+        let names = frame.merged.as_deref();
+        names.is_none_or(|names| names.iter().any(|merged| merged.eq_ignore_ascii_case(name)))
+    };
+    let mut seen = HashSet::new();
+    let is_first = |(name, _): &(String, Option<String>)| {
+        seen.insert(name.to_ascii_lowercase()) || !is_merged(name)
+    };
+    columns.into_iter().filter(is_first).collect()
 }
 
 fn table_of(item: &SelectItem) -> Option<String> {

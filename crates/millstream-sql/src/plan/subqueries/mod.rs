@@ -218,8 +218,8 @@ impl Walk {
 
     fn sides(&self, join: Join, stay: Vec<Expr>, change: Vec<Expr>) -> Result<LogicalPlan> {
         let columns = join.schema.columns();
-        let mut left = Input::new(self, Arc::unwrap_or_clone(join.left));
-        let mut right = Input::new(self, Arc::unwrap_or_clone(join.right));
+        let mut left = Input::of_outer_join(self, Arc::unwrap_or_clone(join.left));
+        let mut right = Input::of_outer_join(self, Arc::unwrap_or_clone(join.right));
         let mut conditions = stay;
         for condition in change {
             let mut used: Vec<Column> = condition.column_refs().into_iter().cloned().collect();

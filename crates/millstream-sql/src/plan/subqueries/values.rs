@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, Result, plan_err};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
 use datafusion::functions_aggregate::expr_fn::{count, first_value};
 use datafusion::logical_expr::expr::{Case, Exists, InSubquery};
 use datafusion::logical_expr::{
@@ -25,6 +25,8 @@ pub(super) struct Input<'a> {
     before: LogicalPlan,
     /// The same rows, with a column or two for each subquery.
     pub(super) plan: LogicalPlan,
+    /// IN may be NULL.
+    knows_null: bool,
 }
 
 /// The rows of a subquery, and by which columns they are found.
@@ -38,7 +40,12 @@ struct Rows {
 
 impl<'a> Input<'a> {
     pub(super) fn new(walk: &'a Walk, plan: LogicalPlan) -> Self {
-        Self { walk, before: plan.clone(), plan }
+        Self { walk, before: plan.clone(), plan, knows_null: false }
+    }
+
+    /// A side of an outer join, whose condition Spark makes no join of.
+    pub(super) fn of_outer_join(walk: &'a Walk, plan: LogicalPlan) -> Self {
+        Self { knows_null: true, ..Self::new(walk, plan) }
     }
 
     /// `expr` with columns in the place of subqueries.
@@ -119,7 +126,7 @@ impl<'a> Input<'a> {
     }
 
     /// `expr IN (subquery)`, or NOT IN. Where nothing is equal and something is NULL both are false:
-    /// Spark makes a join of either that has no third answer.
+    /// Spark makes a join of either that has no third answer, but in the condition of an outer join.
     fn is_in(&mut self, expr: Expr, subquery: &Subquery, negated: bool) -> Result<Expr> {
         let (values, plan) = match rows::parts(&expr) {
             Some(values) => (values, rows::of_subquery(&subquery.subquery)?),
@@ -132,14 +139,16 @@ impl<'a> Input<'a> {
             return plan_err!("IN compares {left} values with a subquery that has {right} columns");
         }
         let is_equal = self.equal(&values, &rows)?;
-        if !negated {
+        if !negated && !self.knows_null {
             return Ok(is_equal);
         }
         let is_unknown = match values.as_slice() {
             [value] => self.null_among(value, &rows)?,
             values => self.undecided(values, &rows)?,
         };
-        Ok(case(vec![(is_equal, lit(false)), (is_unknown, lit(false))], lit(true)))
+        let unknown = if self.knows_null { None } else { Some(false) };
+        let unknown = Expr::Literal(ScalarValue::Boolean(unknown), None);
+        Ok(case(vec![(is_equal, lit(!negated)), (is_unknown, unknown)], lit(negated)))
     }
 
     /// Whether a row of the subquery is equal to `values`.
