@@ -160,7 +160,7 @@ fn to_char(args: &Arguments) -> Result<ArrayRef> {
             };
             match Form::of(name) {
                 Some(Form::Hex) => bytes.value(at).iter().for_each(|byte| {
-                    let digits = [byte >> 4, byte & 15].map(|digit| u32::from(digit));
+                    let digits = [byte >> 4, byte & 15].map(u32::from);
                     let digit = |digit: u32| char::from_digit(digit, 16);
                     out.extend(
                         digits

@@ -149,9 +149,7 @@ impl OfEntries {
 }
 
 /// The types of the values and the type of the function's result.
-fn split<'a>(
-    fields: &'a [ValueOrLambda<FieldRef, FieldRef>],
-) -> Option<(Vec<&'a DataType>, &'a DataType)> {
+fn split(fields: &[ValueOrLambda<FieldRef, FieldRef>]) -> Option<(Vec<&DataType>, &DataType)> {
     let (Lambda(made), values) = fields.split_last()? else { return None };
     let values = values.iter().map(|field| match field {
         Value(field) => Some(field.data_type()),

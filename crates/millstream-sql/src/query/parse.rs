@@ -30,7 +30,7 @@ pub(crate) fn parse(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Parsed, Di
     let plain = forms::plain(lexed, ranges)?;
     let extracted = match &plain {
         None => streams::extract(lexed, ranges)?,
-        Some(plain) => streams::extract(plain, &[0..plain.lexemes.len()])?,
+        Some(plain) => streams::extract(plain, std::slice::from_ref(&(0..plain.lexemes.len())))?,
     };
     let (mut query, next) =
         reading::read(lexed, extracted.tokens, end, |parser| parser.parse_query())?;

@@ -241,7 +241,7 @@ impl Expander<'_> {
         let relation = self.selects.last().and_then(|reads| reads.only.clone());
         let values = self.values(&routine, &template, &name, args, relation.as_ref())?;
         let Body::Value(body) = &template.body else { return Ok(None) };
-        let mut body = body.clone();
+        let mut body = Expr::clone(body);
         substitute(&mut body, &values);
         Ok(Some(body))
     }
@@ -273,10 +273,9 @@ impl Expander<'_> {
         let relation = before.and_then(|reads| reads.first.clone());
         let values = self.values(&routine, &template, &name, args, relation.as_ref())?;
         let Body::Rows(body) = &template.body else { return Ok(None) };
-        let mut body = body.clone();
-        substitute(&mut body, &values);
+        let mut subquery = body.clone();
+        substitute(subquery.as_mut(), &values);
         let alias = Some(alias.unwrap_or_else(|| plain_alias(name)));
-        let subquery = Box::new(body);
         Ok(Some(TableFactor::Derived { lateral, subquery, alias, sample: None }))
     }
 
@@ -507,12 +506,12 @@ impl Expander<'_> {
                     Some(value) => value.clone(),
                     None => Expr::Subquery(Box::new(query)),
                 };
-                return Ok(Body::Value(match &routine.returns {
+                return Ok(Body::Value(Box::new(match &routine.returns {
                     Returns::Typed(tokens) => cast(given, data_type(self.lexed, tokens)?),
                     // A number alone is an INT where it stands in the SELECT list.
                     _ if matches!(given, Expr::Value(_) | Expr::Subquery(_)) => given,
                     _ => Expr::Nested(Box::new(given)),
-                }));
+                })));
             }
         };
         let span = tokenizer::Span::empty();
@@ -532,7 +531,8 @@ impl Expander<'_> {
         let alias = Some(TableAlias { columns: names, ..plain_alias(name) });
         let subquery = Box::new(query);
         let relation = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
-        Ok(Body::Rows(query_of(items, vec![TableWithJoins { relation, joins: Vec::new() }])))
+        let query = query_of(items, vec![TableWithJoins { relation, joins: Vec::new() }]);
+        Ok(Body::Rows(Box::new(query)))
     }
 }
 

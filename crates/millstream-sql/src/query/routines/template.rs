@@ -36,8 +36,8 @@ pub(super) struct Template {
 
 /// What a body gives.
 pub(super) enum Body {
-    Value(Expr),
-    Rows(Query),
+    Value(Box<Expr>),
+    Rows(Box<Query>),
 }
 
 /// A parameter of a template.
