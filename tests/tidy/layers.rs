@@ -138,6 +138,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "values",
             "json",
             "functions",
+            "recursion",
             "session",
             "query",
             "plan",
@@ -161,6 +162,7 @@ const MODULES: &[(&str, &[&str])] = &[
         "millstream-query",
         &[
             "error",
+            "result_names",
             "progress",
             "spark_settings",
             "statements",

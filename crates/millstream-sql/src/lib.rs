@@ -23,6 +23,7 @@ pub mod lines;
 pub mod nearest;
 pub mod plan;
 pub mod query;
+mod recursion;
 pub mod session;
 pub mod syntax;
 pub mod types;

@@ -9,7 +9,7 @@ use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::functions::{BatchClock, register};
-use crate::plan::recursion::LimitedRecursion;
+use crate::recursion::LimitedRecursion;
 
 /// A session with Spark's functions and no tables.
 pub fn session(config: SessionConfig, clock: &BatchClock) -> SessionContext {

@@ -2,8 +2,8 @@
 //!
 //! Spark's jar of tests has some 250 files of statements. What Spark answers to them was asked once
 //! (`answers.py`) and is in `expected`: numbers of statements, their places and checksums, columns
-//! and rows. The texts stay in the jar, which is downloaded ([`spark_inputs`]). So the test needs no
-//! Spark; another one has Spark answer a few files again.
+//! and rows. The texts stay in the jar, which is downloaded ([`spark_inputs`]). So the test needs
+//! no Spark; another one has Spark answer a few files again.
 //!
 //! A statement goes the way of `millstream query` ([`engine`]): tables are Parquet files with the
 //! rows that Spark found in them when it was asked ([`tables`]), since it is queries that are

@@ -50,8 +50,8 @@ pub fn optimize(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan>
     short_circuit::plan(computed_once(state, optimized(state, plan)?)?)
 }
 
-/// DataFusion's rule makes two columns of one name where a field of a struct, which is grouped by in
-/// sets, is taken above a filter.
+/// DataFusion's rule makes two columns of one name where a field of a struct, which is grouped by
+/// in sets, is taken above a filter.
 fn without_leaf_pushdown(state: &SessionState) -> SessionState {
     let mut state = state.clone();
     state.config_mut().options_mut().optimizer.enable_leaf_expression_pushdown = false;

@@ -48,7 +48,7 @@ pub fn prepare(
     };
     let span = piece(lexed, last).map_or(*first, |last| first.to(last));
     let (mut query, mut marks, mut subquery_watermarks) = parse(lexed, ranges)?;
-    expand(lexed, &mut query, &mut marks, catalog, &[])?;
+    expand(lexed, &mut query, &mut marks, catalog, &[], relations::resolve)?;
     let watermarks = &mut subquery_watermarks;
     let reads = relations::resolve(lexed, &mut query, marks, watermarks, catalog, &[])?;
     check_watermarks(&reads)?;

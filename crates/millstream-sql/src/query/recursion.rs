@@ -2,7 +2,7 @@
 //! part before has made, until there are none.
 //!
 //! In the plan such a query has a name that says how often its second part may run, so that the
-//! plan can be held to that when it runs ([`levels`]).
+//! plan can be held to that when it runs ([`crate::recursion`]).
 
 use std::ops::ControlFlow;
 
@@ -15,21 +15,6 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use super::ast::{one_part, plain_alias, quoted_ident};
 use super::casts::as_int;
 use super::rows::query_of;
-
-/// How often the second part of a query runs at most, unless it says otherwise.
-pub(crate) const LEVELS_MAX: u32 = 100;
-
-const PREFIX: &str = "__recursive_";
-
-/// The name in the plan of the `number`th query that reads itself.
-pub(crate) fn planned_name(levels: u32, number: usize) -> String {
-    format!("{PREFIX}{levels}_{number}")
-}
-
-/// How often the second part of the query of this name may run, if it reads itself.
-pub(crate) fn levels(planned: &str) -> Option<u32> {
-    planned.strip_prefix(PREFIX)?.split_once('_')?.0.parse().ok()
-}
 
 /// Whether the last part of a UNION reads something called `name`.
 pub(super) fn names(query: &Query, name: &str) -> bool {

@@ -23,6 +23,7 @@ use super::streams::{AsOf, Mark, SubqueryWatermark, Watermark};
 use super::{laterals, recursion, table_calls};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::suggest;
+use crate::recursion::{LEVELS_MAX, planned_name};
 use crate::syntax::lexer::Lexed;
 
 /// Finds the tables that `query` reads and renames them. `within` are the declared functions in
@@ -275,9 +276,9 @@ impl Resolver<'_> {
             return ControlFlow::Break(());
         };
         let mark = span.and_then(|span| self.marks.get(&span.start));
-        let levels = mark.and_then(|mark| mark.levels).unwrap_or(recursion::LEVELS_MAX);
+        let levels = mark.and_then(|mark| mark.levels).unwrap_or(LEVELS_MAX);
         self.hiding += 1;
-        let planned = recursion::planned_name(levels, self.hiding);
+        let planned = planned_name(levels, self.hiding);
         recursion::with_types(first);
         VisitMut::visit(first, self)?;
         let own = Cte { name: name.value.clone(), planned: planned.clone(), size: 0, reads: 0 };
@@ -487,7 +488,7 @@ impl Resolver<'_> {
             return Err(Diagnostic::at(span, message).help(SMALLER).into());
         }
         let (mut query, mut marks, subqueries) = parse(self.lexed, std::slice::from_ref(&view))?;
-        expand(self.lexed, &mut query, &mut marks, self.catalog, self.within)?;
+        expand(self.lexed, &mut query, &mut marks, self.catalog, self.within, resolve)?;
         self.marks.extend(marks);
         self.subqueries.extend(subqueries);
         let alias = alias

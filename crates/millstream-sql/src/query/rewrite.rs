@@ -28,11 +28,12 @@ use super::scope::Scopes;
 use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, intervals, lambda_calls, lateral,
-    lateral_alias, laterals, like, percentiles, recursion, rows, sorting, structs, twins, units,
-    using, wildcards, window_calls,
+    lateral_alias, laterals, like, percentiles, rows, sorting, structs, twins, units, using,
+    wildcards, window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
+use crate::recursion::levels;
 use crate::syntax::lexer::Lexed;
 use crate::types::spark_type;
 
@@ -106,7 +107,7 @@ impl VisitorMut for Rewriter<'_> {
             // Columns are named after the text as written, so names are taken before it is
             // rewritten.
             let (alias, before) = (cte.alias.clone(), cte.query.clone());
-            let reads_itself = recursion::levels(&alias.name.value).is_some();
+            let reads_itself = levels(&alias.name.value).is_some();
             if reads_itself {
                 self.scopes.add_cte(&alias, &before);
             }

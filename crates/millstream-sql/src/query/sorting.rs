@@ -1,7 +1,7 @@
 //! SORT BY, CLUSTER BY and DISTRIBUTE BY; and ORDER BY ALL.
 //!
-//! The first three say how rows are sorted within the partitions of a result, and which rows share one. A
-//! result here is one sequence of rows: where it is sorted as a whole, each part of it is.
+//! The first three say how rows are sorted within the partitions of a result, and which rows share
+//! one. A result here is one sequence of rows: where it is sorted as a whole, each part of it is.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, SetExpr, Value, ValueWithSpan,

@@ -1,7 +1,7 @@
 //! NOT, moved to the `IN (SELECT ...)` that it is about.
 //!
-//! `x IN (SELECT ...)` and `x NOT IN (SELECT ...)` are both false where the answer is unknown, so NOT
-//! of the one is not the other. Spark moves NOT inwards before it makes joins of them.
+//! `x IN (SELECT ...)` and `x NOT IN (SELECT ...)` are both false where the answer is unknown, so
+//! NOT of the one is not the other. Spark moves NOT inwards before it makes joins of them.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};

@@ -125,8 +125,9 @@ impl<'a> Input<'a> {
         Ok(if negated { hit.is_null() } else { hit.is_not_null() })
     }
 
-    /// `expr IN (subquery)`, or NOT IN. Where nothing is equal and something is NULL both are false:
-    /// Spark makes a join of either that has no third answer, but in the condition of an outer join.
+    /// `expr IN (subquery)`, or NOT IN. Where nothing is equal and something is NULL both are
+    /// false: Spark makes a join of either that has no third answer, but in the condition of an
+    /// outer join.
     fn is_in(&mut self, expr: Expr, subquery: &Subquery, negated: bool) -> Result<Expr> {
         let (values, plan) = match rows::parts(&expr) {
             Some(values) => (values, rows::of_subquery(&subquery.subquery)?),

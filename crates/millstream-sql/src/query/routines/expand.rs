@@ -19,10 +19,9 @@ use datafusion::sql::sqlparser::tokenizer;
 use super::super::ast::{generator, plain_alias, quoted_ident};
 use super::super::naming::expr_name;
 use super::super::parse::parse;
-use super::super::prepared::TableCatalog;
-use super::super::relations;
+use super::super::prepared::{TableCatalog, TableRead};
 use super::super::rows::query_of;
-use super::super::streams::Mark;
+use super::super::streams::{Mark, SubqueryWatermark};
 use super::bind::{Names, bind};
 use super::capture::{self, Reads};
 use super::declare::{Returns, Routine, is_query};
@@ -42,6 +41,17 @@ const DEPTH_MAX: usize = 1_000;
 const NESTING_MAX: usize = 20;
 const SMALLER: &str = "compute parts of it in a subquery, or in a table";
 
+/// Finds the tables that a query reads, and renames them. Views have functions put in by it, so it
+/// is named by the caller.
+pub(crate) type Resolve = fn(
+    &Lexed,
+    &mut Query,
+    HashMap<usize, Mark>,
+    &mut Vec<SubqueryWatermark>,
+    &dyn TableCatalog,
+    &[String],
+) -> Result<Vec<TableRead>, Diagnostics>;
+
 /// Puts in the bodies of all functions that `query` calls. `within` are those in whose bodies the
 /// query stands.
 pub(crate) fn expand(
@@ -50,10 +60,12 @@ pub(crate) fn expand(
     marks: &mut HashMap<usize, Mark>,
     catalog: &dyn TableCatalog,
     within: &[String],
+    resolve: Resolve,
 ) -> Result<(), Diagnostics> {
     let mut expander = Expander {
         lexed,
         catalog,
+        resolve,
         within: within.to_vec(),
         templates: HashMap::new(),
         selects: Vec::new(),
@@ -76,6 +88,7 @@ pub(crate) fn expand(
 struct Expander<'a> {
     lexed: &'a Lexed,
     catalog: &'a dyn TableCatalog,
+    resolve: Resolve,
     /// The functions whose bodies are being read, outermost first, in lower case.
     within: Vec<String>,
     /// By the first token of the body.
@@ -455,7 +468,7 @@ impl Expander<'_> {
         self.ctes.extend(relations.ctes);
         self.reads.extend(relations.reads);
         let (mut resolved, mut watermarks) = (query.clone(), Vec::new());
-        let reads = relations::resolve(
+        let reads = (self.resolve)(
             self.lexed,
             &mut resolved,
             marks.clone(),
