@@ -1,8 +1,8 @@
 //! Rewrites Spark's expressions as DataFusion has them.
 //!
 //! Names get the spelling of the column or table that they mean ([`super::scope`]); `struct(...)`
-//! becomes `named_struct` with Spark's field names; `RLIKE` becomes `rlike`; `explode` becomes
-//! `unnest`; and every column of a SELECT list without an alias gets the name Spark would give it.
+//! becomes `named_struct` with Spark's field names; `explode` becomes `unnest`; and every column of
+//! a SELECT list without an alias gets the name Spark would give it.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -104,8 +104,7 @@ impl VisitorMut for Rewriter<'_> {
         let known = self.scopes.ctes.len();
         let mut with = query.with.take();
         for cte in with.iter_mut().flat_map(|with| &mut with.cte_tables) {
-            // Columns are named after the text as written, so names are taken before it is
-            // rewritten.
+            // Columns are named after the text as it was before it is rewritten.
             let (alias, before) = (cte.alias.clone(), cte.query.clone());
             let reads_itself = levels(&alias.name.value).is_some();
             if reads_itself {

@@ -5,8 +5,8 @@
 //! that what is compared gets its common types as in any join: each node with subqueries in its
 //! expressions reads its input with columns for their values ([`values`]), which are found for all
 //! rows at once ([`domain`]). [`copies`] bounds what this reads twice, [`references`] says what a
-//! subquery refers to, [`rows`] what `(a, b) IN (...)` compares, and [`lateral`] is about subqueries
-//! in FROM.
+//! subquery refers to, [`rows`] what `(a, b) IN (...)` compares, and [`lateral`] is about
+//! subqueries in FROM.
 //!
 //! A node that reads a stream stays as it is: its rows would have to be read twice.
 

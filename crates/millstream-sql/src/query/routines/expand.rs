@@ -19,13 +19,14 @@ use datafusion::sql::sqlparser::tokenizer;
 use super::super::ast::{generator, plain_alias, quoted_ident};
 use super::super::naming::expr_name;
 use super::super::parse::parse;
-use super::super::prepared::{TableCatalog, TableRead};
+use super::super::prepared::TableCatalog;
 use super::super::rows::query_of;
-use super::super::streams::{Mark, SubqueryWatermark};
+use super::super::streams::Mark;
 use super::bind::{Names, bind};
 use super::capture::{self, Reads};
 use super::declare::{Returns, Routine, is_query};
 use super::named;
+use super::resolve::Resolve;
 use super::template::{
     Body, Contents, Parsed, Relations, Slot, Template, cast, data_type, has_alias, lone, span_of,
     substitute, uses, value,
@@ -40,17 +41,6 @@ const DEPTH_MAX: usize = 1_000;
 /// How deep functions may call each other.
 const NESTING_MAX: usize = 20;
 const SMALLER: &str = "compute parts of it in a subquery, or in a table";
-
-/// Finds the tables that a query reads, and renames them. Views have functions put in by it, so it
-/// is named by the caller.
-pub(crate) type Resolve = fn(
-    &Lexed,
-    &mut Query,
-    HashMap<usize, Mark>,
-    &mut Vec<SubqueryWatermark>,
-    &dyn TableCatalog,
-    &[String],
-) -> Result<Vec<TableRead>, Diagnostics>;
 
 /// Puts in the bodies of all functions that `query` calls. `within` are those in whose bodies the
 /// query stands.

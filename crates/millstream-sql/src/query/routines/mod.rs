@@ -14,4 +14,5 @@ mod capture;
 pub mod declare;
 pub(crate) mod expand;
 mod named;
+mod resolve;
 mod template;
