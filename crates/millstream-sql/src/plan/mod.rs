@@ -3,9 +3,9 @@
 //! [`logical`] plans the query against registered tables: it refuses what Spark refuses
 //! ([`checks`], [`recursion`]), makes joins of subqueries ([`lateral`], [`subqueries`]), and
 //! columns of windows of time ([`windows`]); [`grouping_sets`] have no rows without rows.
-//! [`project`] fits the columns to those of a sink. [`optimize`] makes a plan ready to run, [`short_circuit`] its conditions.
-//! [`row_test`] holds a condition against rows at hand. What DataFusion refuses is said in the
-//! words of the text ([`blame`]).
+//! [`project`] fits the columns to those of a sink. [`optimize`] makes a plan ready to run,
+//! [`short_circuit`] its conditions. [`row_test`] holds a condition against rows at hand. What
+//! DataFusion refuses is said in the words of the text ([`blame`]).
 
 pub mod blame;
 mod checks;
