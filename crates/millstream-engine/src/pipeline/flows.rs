@@ -173,6 +173,7 @@ impl Branch {
     pub fn plan(&self, state: &SessionState) -> Result<LogicalPlan, Diagnostics> {
         let plan = to_logical(state, &self.query)?;
         let target = Target {
+            query: &self.query,
             sink: &self.insert.sink,
             by_name: self.insert.by_name,
             columns: &self.insert.columns,

@@ -240,22 +240,12 @@ impl Blame<'_> {
     }
 
     fn lexemes(&self) -> impl Iterator<Item = (usize, &Lexeme)> {
-        let inside = |lexeme: &Lexeme| {
-            let pieces = &self.prepared.pieces;
-            pieces
-                .iter()
-                .any(|piece| lexeme.span.start >= piece.start && lexeme.span.end <= piece.end)
-        };
-        self.lexed.lexemes.iter().enumerate().filter(move |(_, lexeme)| inside(lexeme))
+        lexemes(self.prepared, &self.lexed)
     }
 
     /// The first place where the query has the name.
     fn find(&self, name: &str) -> Option<Span> {
-        let found = self.lexemes().find(|(_, lexeme)| match &lexeme.token {
-            Token::Word(word) => word.value.eq_ignore_ascii_case(name),
-            _ => false,
-        });
-        found.map(|(_, lexeme)| lexeme.span)
+        find(self.prepared, &self.lexed, name)
     }
 
     fn find_call(&self, name: &str) -> Option<Span> {
@@ -278,6 +268,31 @@ impl Blame<'_> {
     fn find_named_in(&self, message: &str) -> Option<Span> {
         QUOTED.captures_iter(message).find_map(|captures| self.find(&captures[1]))
     }
+}
+
+/// The first place in the file where the query has the name.
+pub(super) fn place_of(prepared: &PreparedQuery, name: &str) -> Option<Span> {
+    find(prepared, &Lexed::new(&prepared.text).ok()?, name)
+}
+
+fn find(prepared: &PreparedQuery, lexed: &Lexed, name: &str) -> Option<Span> {
+    let found = lexemes(prepared, lexed).find(|(_, lexeme)| match &lexeme.token {
+        Token::Word(word) => word.value.eq_ignore_ascii_case(name),
+        _ => false,
+    });
+    found.map(|(_, lexeme)| lexeme.span)
+}
+
+/// The lexemes of the query among those of the file, with their numbers.
+fn lexemes<'a>(
+    prepared: &'a PreparedQuery,
+    lexed: &'a Lexed,
+) -> impl Iterator<Item = (usize, &'a Lexeme)> {
+    let is_inside = |lexeme: &Lexeme| {
+        let mut pieces = prepared.pieces.iter();
+        pieces.any(|piece| lexeme.span.start >= piece.start && lexeme.span.end <= piece.end)
+    };
+    lexed.lexemes.iter().enumerate().filter(move |(_, lexeme)| is_inside(lexeme))
 }
 
 macro_rules! pattern {

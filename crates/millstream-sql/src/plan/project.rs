@@ -8,8 +8,10 @@ use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit};
 
+use super::blame::place_of;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::{listed, nearest};
+use crate::query::prepared::PreparedQuery;
 use crate::query::twins::shown;
 use crate::syntax::cursor::Name;
 use crate::types::spark_type;
@@ -17,6 +19,8 @@ use crate::types::spark_type;
 /// What the sink's side of an INSERT says.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
+    /// What is written to it.
+    pub query: &'a PreparedQuery,
     /// The sink's name, and where the INSERT names it.
     pub sink: &'a Name,
     /// `BY NAME`.
@@ -61,7 +65,7 @@ fn refuse_twins(plan: &LogicalPlan, target: &Target<'_>) -> Result<(), Diagnosti
     });
     match twin {
         Some((_, name)) if !by_position => Err(Diagnostic::at(
-            target.sink.span,
+            place_of(target.query, name).unwrap_or(target.sink.span),
             format!("two columns of the query are called `{name}`"),
         )
         .help(format!("give one another name: ... AS {name}_2"))),
