@@ -141,17 +141,19 @@ fn create(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
     let known = ["TABLE", "FLOW", "VIEW", "FUNCTION", "TEMPORARY"];
     let help = match nearest(word, known) {
         Some(known) => format!("did you mean CREATE {known}?"),
-        None => "CREATE TABLE, CREATE FLOW and CREATE TEMPORARY VIEW are supported".into(),
+        None => "CREATE TABLE, CREATE FLOW, CREATE FUNCTION and CREATE TEMPORARY VIEW are \
+                 supported"
+            .into(),
     };
-    Err(cursor.unexpected("TABLE, FLOW or VIEW after CREATE").help(help))
+    Err(cursor.unexpected("TABLE, FLOW, FUNCTION or VIEW after CREATE").help(help))
 }
 
 /// `CREATE FUNCTION`; its name is known in the whole file.
 fn function(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
-    let start = cursor.here();
+    let words = [1, 2].map(|at| cursor.nth(at).map_or_else(|| cursor.here(), |word| word.span));
     match declare::declaration(&mut cursor)? {
         Declaration::Create { routine, replaces: false, .. } => Ok(Statement::Function(routine)),
-        _ => Err(Diagnostic::at(start, "OR REPLACE is not supported")
+        _ => Err(Diagnostic::at(words[0].to(words[1]), "OR REPLACE is not supported")
             .help("a pipeline file declares each name once; leave OR REPLACE out")),
     }
 }
@@ -176,7 +178,7 @@ fn flow(
 ) -> Result<FlowDeclaration, Diagnostic> {
     let from = cursor.here();
     let Insert { sink, by_name, columns } = insert(&mut cursor)?;
-    // `FROM t |> WHERE ...` and `TABLE t`
+    // `FROM t |> WHERE ...` and `TABLE t`. In parentheses these may be names of columns.
     let is_other_form = cursor.is_word("FROM") || cursor.is_word("TABLE");
     if !starts_query(&cursor) && !is_other_form {
         return Err(cursor.unexpected("a query (SELECT or WITH)"));

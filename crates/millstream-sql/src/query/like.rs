@@ -1,10 +1,10 @@
 //! The forms of LIKE that DataFusion does not have.
 //!
 //! `x LIKE ALL (a, b)`, with ANY or SOME, negated or not, becomes a call of `like_all` or
-//! `like_any`; ILIKE is LIKE of both sides in lower case. `ESCAPE` and a literal pattern with a
-//! backslash become a call of `like`, which says where an escape stands before what it cannot.
-//! Over a stream LIKE stays as it is where no such thing could be said: checkpoints know the query
-//! by that form.
+//! `like_any`; ILIKE is LIKE of both sides in lower case. `ESCAPE`, a literal pattern with a
+//! backslash and one that is no literal become a call of `like`, which says where an escape stands
+//! before what it cannot. Over a stream LIKE stays as it is but for `ESCAPE` and literals that are
+//! wrong: checkpoints know the query by that form.
 
 use datafusion::sql::sqlparser::ast::{Expr, Function, Spanned, UnaryOperator, Value};
 use datafusion::sql::sqlparser::tokenizer::Span;
@@ -92,6 +92,9 @@ pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr, is_batch: bool) -> Result<
     if like.any {
         return Err(refused("LIKE ANY takes a list of patterns", "write LIKE ANY ('a%', 'b%')"));
     }
+    if like.escape.is_none() && stays(like.pattern, is_batch) {
+        return Ok(());
+    }
     let mut args = vec![like.side(like.value), like.side(like.pattern)];
     match like.escape {
         Some(Value::SingleQuotedString(escape)) if escape.chars().count() == 1 => {
@@ -100,8 +103,6 @@ pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr, is_batch: bool) -> Result<
         Some(_) => {
             return Err(refused("the ESCAPE of LIKE is one character", "write ESCAPE '#'"));
         }
-        None if !has_backslash(like.pattern) => return Ok(()),
-        None if !is_batch && escapes_well(like.pattern) => return Ok(()),
         None => {}
     }
     *expr = negated_if(like.negated, call("like", args, span));
@@ -123,13 +124,16 @@ fn negated_if(negated: bool, expr: Expr) -> Expr {
     if negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(expr) } } else { expr }
 }
 
-fn has_backslash(pattern: &Expr) -> bool {
-    literal(pattern).is_some_and(|text| text.contains('\\'))
+/// Whether DataFusion's LIKE means the same. It knows no escape that stands before what needs none.
+fn stays(pattern: &Expr, is_batch: bool) -> bool {
+    match literal(pattern) {
+        Some(text) => !text.contains('\\') || (!is_batch && escapes_well(text)),
+        None => !is_batch,
+    }
 }
 
 /// Whether a backslash stands only before what needs one: DataFusion's LIKE then means the same.
-fn escapes_well(pattern: &Expr) -> bool {
-    let Some(text) = literal(pattern) else { return false };
+fn escapes_well(text: &str) -> bool {
     let mut rest = text.chars();
     while let Some(char) = rest.next() {
         if char == '\\' && !matches!(rest.next(), Some('_' | '%' | '\\')) {
@@ -155,12 +159,11 @@ mod tests {
 
     #[test]
     fn a_backslash_is_well_placed_before_what_needs_one() {
-        let is_well = |pattern: &str| escapes_well(&text(pattern.to_owned(), Span::empty()));
         for pattern in ["a", r"a\_b", r"\%\\"] {
-            assert!(is_well(pattern), "{pattern}");
+            assert!(escapes_well(pattern), "{pattern}");
         }
         for pattern in [r"a\b", r"a\", r"\\\"] {
-            assert!(!is_well(pattern), "{pattern}");
+            assert!(!escapes_well(pattern), "{pattern}");
         }
     }
 }

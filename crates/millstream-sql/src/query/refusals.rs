@@ -7,7 +7,7 @@
 //! (`plan::subqueries`) read the rows around a subquery twice:
 //!
 //! - NOT IN, and IN below anything but AND and OR, is neither true nor false where NULLs are met.
-//! - EXISTS counts after OFFSET, and a count over no rows is a row with 0.
+//! - EXISTS counts after OFFSET, and an aggregate over no rows is a row all the same.
 
 use std::ops::ControlFlow;
 
@@ -19,6 +19,7 @@ use datafusion::sql::sqlparser::tokenizer;
 
 use super::ast::{function_name, generator};
 use super::prepared::{ReadMode, TableRead};
+use super::routines::built_in;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::syntax::lexer::Lexed;
 
@@ -52,11 +53,15 @@ impl Visitor for Check<'_> {
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
             Expr::Exists { subquery, .. } if self.is_stream => self.exists(expr, subquery),
-            Expr::InSubquery { subquery, .. } if self.is_stream && counts(subquery) => self.refuse(
-                expr.span(),
-                "over a stream a count with a condition in the subquery of IN",
-                "join with a subquery that counts BY the columns of the condition",
-            ),
+            Expr::InSubquery { subquery, negated, .. }
+                if self.is_stream && aggregates(subquery) && (*negated || !is_null(subquery)) =>
+            {
+                self.refuse(
+                    expr.span(),
+                    "over a stream an aggregate with a condition in the subquery of IN",
+                    "join with a subquery that is grouped by the columns of the condition",
+                );
+            }
             _ => {}
         }
         ControlFlow::Continue(())
@@ -142,9 +147,9 @@ impl Check<'_> {
             let help = "number the rows in a subquery and compare the number";
             self.refuse(expr.span(), "over a stream OFFSET in the subquery of EXISTS", help);
         }
-        if counts(subquery) {
-            let help = "without GROUP BY there is always one row; leave EXISTS out, or add HAVING";
-            let what = "over a stream a count without GROUP BY in the subquery of EXISTS";
+        if aggregates(subquery) {
+            let help = "without GROUP BY there is always one row; leave EXISTS out, or add GROUP BY";
+            let what = "over a stream an aggregate without GROUP BY in the subquery of EXISTS";
             self.refuse(expr.span(), what, help);
         }
     }
@@ -191,16 +196,37 @@ impl<F: Fn(&Expr) -> bool> Visitor for Search<F> {
     }
 }
 
-/// Whether a subquery counts the rows that meet a condition, without GROUP BY: over no rows that is
-/// a row of its own.
-fn counts(subquery: &Query) -> bool {
+/// Aggregates that are NULL over no rows.
+const NULL_OVER_NONE: &[&str] =
+    &["any_value", "avg", "first", "last", "max", "max_by", "median", "min", "min_by", "sum"];
+
+/// Whether a subquery that [`aggregates`] is NULL over no rows, which IN does not find.
+fn is_null(subquery: &Query) -> bool {
+    let SetExpr::Select(select) = &*subquery.body else { return false };
+    match (select.projection.as_slice(), &select.having) {
+        (
+            [
+                SelectItem::UnnamedExpr(Expr::Function(call))
+                | SelectItem::ExprWithAlias { expr: Expr::Function(call), .. },
+            ],
+            None,
+        ) => NULL_OVER_NONE.contains(&function_name(call).as_str()),
+        _ => false,
+    }
+}
+
+/// Whether a subquery aggregates the rows that meet a condition, without GROUP BY: over no rows
+/// there is a row all the same.
+fn aggregates(subquery: &Query) -> bool {
     let SetExpr::Select(select) = &*subquery.body else { return false };
     let is_grouped = match &select.group_by {
         GroupByExpr::Expressions(groups, modifiers) => !groups.is_empty() || !modifiers.is_empty(),
         GroupByExpr::All(_) => true,
     };
-    let is_count = |expr: &Expr| match expr {
-        Expr::Function(call) => function_name(call) == "count" && call.over.is_none(),
+    let is_aggregate = |expr: &Expr| match expr {
+        Expr::Function(call) => {
+            call.over.is_none() && built_in::is_aggregate(&function_name(call))
+        }
         _ => false,
     };
     let items = select.projection.iter().filter_map(|item| match item {
@@ -209,5 +235,5 @@ fn counts(subquery: &Query) -> bool {
     });
     !is_grouped
         && select.selection.is_some()
-        && items.chain(&select.having).any(|expr| any(expr, is_count))
+        && items.chain(&select.having).any(|expr| any(expr, is_aggregate))
 }

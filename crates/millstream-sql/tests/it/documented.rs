@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::prelude::SessionConfig;
 use millstream_sql::functions::BatchClock;
+use millstream_sql::query::routines::built_in::WORDS;
 use millstream_sql::session::session;
 
 use crate::examples::{Example, examples};
@@ -22,46 +23,6 @@ const SYNTAX: &[&str] = &[
     "timediff",
     "timestampadd",
     "timestampdiff",
-    "zeroifnull",
-];
-
-/// Spark's functions that are rewritten before there are functions, or are syntax: words that have
-/// examples, and need not be registered.
-const WORDS: &[&str] = &[
-    "and",
-    "between",
-    "bigint",
-    "binary",
-    "boolean",
-    "case",
-    "cast",
-    "count_if",
-    "date",
-    "decimal",
-    "double",
-    "explode",
-    "explode_outer",
-    "extract",
-    "float",
-    "grouping_id",
-    "if",
-    "in",
-    "inline",
-    "inline_outer",
-    "int",
-    "json_tuple",
-    "not",
-    "nullifzero",
-    "or",
-    "percentile_disc",
-    "posexplode",
-    "posexplode_outer",
-    "smallint",
-    "stack",
-    "string",
-    "timestamp",
-    "tinyint",
-    "when",
     "zeroifnull",
 ];
 

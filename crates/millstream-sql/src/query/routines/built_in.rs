@@ -10,6 +10,48 @@ use crate::session::{config, session};
 const REWRITTEN: &[&str] =
     &["approx_count_distinct", "count_if", "listagg", "percentile", "percentile_approx"];
 
+/// Functions that no list of Spark's has, since its parser knows them.
+const BY_PARSER: &[&str] = &["dateadd", "timediff", "timestampadd", "timestampdiff"];
+
+/// Spark's functions that are rewritten before there are functions, or are syntax.
+pub const WORDS: &[&str] = &[
+    "and",
+    "between",
+    "bigint",
+    "binary",
+    "boolean",
+    "case",
+    "cast",
+    "count_if",
+    "date",
+    "decimal",
+    "double",
+    "explode",
+    "explode_outer",
+    "extract",
+    "float",
+    "grouping_id",
+    "if",
+    "in",
+    "inline",
+    "inline_outer",
+    "int",
+    "json_tuple",
+    "not",
+    "nullifzero",
+    "or",
+    "percentile_disc",
+    "posexplode",
+    "posexplode_outer",
+    "smallint",
+    "stack",
+    "string",
+    "timestamp",
+    "tinyint",
+    "when",
+    "zeroifnull",
+];
+
 /// Functions whose result is another one each time.
 const VARYING: &[&str] = &[
     "input_file_name",
@@ -33,9 +75,15 @@ static KNOWN: LazyLock<Known> = LazyLock::new(|| {
     let state = session(config(), &BatchClock::default()).state();
     let aggregates = state.aggregate_functions().keys().map(|name| name.to_lowercase());
     let rewritten = REWRITTEN.iter().map(|name| (*name).to_owned());
-    let scalar = state.scalar_functions().keys();
-    let others = scalar.chain(state.window_functions().keys()).map(|name| name.to_lowercase());
-    Known { aggregates: aggregates.chain(rewritten).collect(), others: others.collect() }
+    let others = state.scalar_functions().keys();
+    let others = others.chain(state.window_functions().keys());
+    let others = others.chain(state.higher_order_functions().keys());
+    let others = others.chain(state.table_functions().keys()).map(|name| name.to_lowercase());
+    let words = WORDS.iter().chain(BY_PARSER).map(|name| (*name).to_owned());
+    Known {
+        aggregates: aggregates.chain(rewritten).collect(),
+        others: others.chain(words).collect(),
+    }
 });
 
 /// Whether a name is that of a function.
@@ -45,7 +93,7 @@ pub(super) fn is_function(name: &str) -> bool {
 }
 
 /// Whether a name is that of an aggregate.
-pub(super) fn is_aggregate(name: &str) -> bool {
+pub(in crate::query) fn is_aggregate(name: &str) -> bool {
     KNOWN.aggregates.contains(&name.to_lowercase())
 }
 

@@ -9,7 +9,7 @@
 //! care that a name in an argument means there what it means here. [`named`] are arguments by name.
 
 mod bind;
-mod built_in;
+pub mod built_in;
 mod capture;
 pub mod declare;
 pub(crate) mod expand;
