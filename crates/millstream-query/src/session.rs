@@ -224,7 +224,7 @@ impl QuerySession {
         text: &Statements,
         query: &std::ops::Range<usize>,
     ) -> Result<PlannedQuery, QueryError> {
-        let functions = text.functions_at(query.start)?;
+        let functions = text.functions_at(query.start);
         let names = Names::new(&self.catalog, &text.views, functions);
         let ranges = std::slice::from_ref(query);
         let prepared = prepare(&text.lexed, ranges, &names)?;

@@ -22,8 +22,9 @@ pub struct Statements {
     pub steps: Vec<Step>,
     /// By name, the tokens of the query of each view.
     pub views: Vec<(Name, Range<usize>)>,
-    /// By the first token of the statement, what it says of a function.
-    pub functions: Vec<(usize, Declaration)>,
+    /// By the first token of each statement about a function, the functions that are there after
+    /// it.
+    pub functions: Vec<(usize, Arc<[Arc<Routine>]>)>,
     /// The places of flows, and of other statements that write.
     pub flows: Vec<Span>,
 }
@@ -68,30 +69,40 @@ impl Statements {
         let lexed = Lexed::new(text)?;
         limits::check(&lexed).into_result()?;
         let (mut steps, mut views, mut flows) = (Vec::new(), Vec::new(), Vec::new());
-        let mut functions = Vec::new();
+        let mut declarations = Vec::new();
         let mut found = Diagnostics::default();
         for range in ranges(&lexed) {
             let (span, start) = (span_of(&lexed, &range), range.start);
             match statement(&lexed, range) {
                 Ok(Statement::Step(step)) => steps.push(step),
                 Ok(Statement::View(name, query)) => views.push((name, query)),
-                Ok(Statement::Function(declaration)) => functions.push((start, declaration)),
+                Ok(Statement::Function(declaration)) => declarations.push((start, declaration)),
                 Ok(Statement::Flow) => flows.push(span),
                 Ok(Statement::Declaration) => {}
                 Err(diagnostic) => found.0.push(diagnostic),
             }
         }
         found.into_result()?;
-        after_all(&functions, usize::MAX)?;
+        if let Some((start, _)) = declarations.get(FUNCTIONS_MAX) {
+            let message = format!("more than {FUNCTIONS_MAX} functions of one text");
+            let span = lexed.lexemes[*start].span;
+            return Err(Diagnostic::at(span, message).help("put them into several texts").into());
+        }
+        let (mut functions, mut there) = (Vec::with_capacity(declarations.len()), Vec::new());
+        for (start, declaration) in declarations {
+            apply(&mut there, &declaration)?;
+            functions.push((start, Arc::from(there.as_slice())));
+        }
         Ok(Self { lexed, steps, views, functions, flows })
     }
 
     /// The functions that a query sees which begins with the token `at`.
-    ///
-    /// # Errors
-    /// None, since they have been looked at before.
-    pub fn functions_at(&self, at: usize) -> Result<Vec<Arc<Routine>>, Diagnostics> {
-        Ok(after_all(&self.functions, at)?)
+    pub fn functions_at(&self, at: usize) -> &[Arc<Routine>] {
+        let count = self.functions.partition_point(|(start, _)| *start < at);
+        match self.functions[..count].last() {
+            Some((_, functions)) => functions,
+            None => &[],
+        }
     }
 
     /// Refuses flows, where they would be taken for something that is done.
@@ -179,8 +190,7 @@ fn is_declaration(lexed: &Lexed, range: &Range<usize>) -> bool {
 
 fn statement(lexed: &Lexed, range: Range<usize>) -> Result<Statement, Diagnostic> {
     let mut cursor = Cursor::new(lexed, range.start, range.end);
-    let begins_query =
-        ["SELECT", "WITH", "VALUES", "FROM", "TABLE"].iter().any(|word| cursor.is_word(word));
+    let begins_query = cursor.peek().is_some_and(declare::is_query);
     if begins_query || cursor.is_token(&Token::LParen) {
         let is_insert = |pair: &[Lexeme]| pair[0].is_word("INSERT") && pair[1].is_word("INTO");
         let writes =
@@ -227,48 +237,38 @@ fn statement(lexed: &Lexed, range: Range<usize>) -> Result<Statement, Diagnostic
         .help("write SELECT, EXPLAIN, SHOW TABLES, DESCRIBE, SET or CREATE TABLE"))
 }
 
-/// Functions of one text.
+/// Statements about functions in one text: what is known after each of them is kept.
 const FUNCTIONS_MAX: usize = 1_000;
 
-/// The functions that are there after all statements before the token `end`.
-fn after_all(
-    statements: &[(usize, Declaration)],
-    end: usize,
-) -> Result<Vec<Arc<Routine>>, Diagnostic> {
-    let mut there: Vec<Arc<Routine>> = Vec::new();
-    for (_, statement) in statements.iter().filter(|(at, _)| *at < end) {
-        let name = match statement {
-            Declaration::Create { routine, .. } => &routine.name,
-            Declaration::Drop { name, .. } => name,
-        };
-        let known = there.iter().position(|known| known.name.text.eq_ignore_ascii_case(&name.text));
-        match (statement, known) {
-            (Declaration::Create { .. }, None) if there.len() >= FUNCTIONS_MAX => {
-                let message = format!("more than {FUNCTIONS_MAX} functions of one text");
-                return Err(Diagnostic::at(name.span, message).help("drop those not needed"));
-            }
-            (Declaration::Create { routine, .. }, None) => there.push(Arc::clone(routine)),
-            (Declaration::Create { routine, replaces: true, .. }, Some(at)) => {
-                there[at] = Arc::clone(routine);
-            }
-            (Declaration::Create { unless_there: true, .. }, Some(_))
-            | (Declaration::Drop { if_there: true, .. }, None) => {}
-            (Declaration::Create { .. }, Some(at)) => {
-                let message = format!("function `{}` is declared twice", name.text);
-                return Err(Diagnostic::at(name.span, message)
-                    .note_at(there[at].name.span, "first here")
-                    .help("write CREATE OR REPLACE FUNCTION"));
-            }
-            (Declaration::Drop { .. }, Some(at)) => {
-                there.remove(at);
-            }
-            (Declaration::Drop { .. }, None) => {
-                let message = format!("there is no function `{}`", name.text);
-                return Err(Diagnostic::at(name.span, message).help("write IF EXISTS"));
-            }
+/// Does what a statement says to the functions that are there before it.
+fn apply(there: &mut Vec<Arc<Routine>>, statement: &Declaration) -> Result<(), Diagnostic> {
+    let name = match statement {
+        Declaration::Create { routine, .. } => &routine.name,
+        Declaration::Drop { name, .. } => name,
+    };
+    let known = there.iter().position(|known| known.name.text.eq_ignore_ascii_case(&name.text));
+    match (statement, known) {
+        (Declaration::Create { routine, .. }, None) => there.push(Arc::clone(routine)),
+        (Declaration::Create { routine, replaces: true, .. }, Some(at)) => {
+            there[at] = Arc::clone(routine);
+        }
+        (Declaration::Create { unless_there: true, .. }, Some(_))
+        | (Declaration::Drop { if_there: true, .. }, None) => {}
+        (Declaration::Create { .. }, Some(at)) => {
+            let message = format!("function `{}` is declared twice", name.text);
+            return Err(Diagnostic::at(name.span, message)
+                .note_at(there[at].name.span, "first here")
+                .help("write CREATE OR REPLACE FUNCTION"));
+        }
+        (Declaration::Drop { .. }, Some(at)) => {
+            there.remove(at);
+        }
+        (Declaration::Drop { .. }, None) => {
+            let message = format!("there is no function `{}`", name.text);
+            return Err(Diagnostic::at(name.span, message).help("write IF EXISTS"));
         }
     }
-    Ok(there)
+    Ok(())
 }
 
 fn create(mut cursor: Cursor<'_>, end: usize) -> Result<Statement, Diagnostic> {
@@ -354,7 +354,7 @@ mod tests {
         let statements = Statements::parse(text).expect("the text is right");
         let seen = statements.steps.iter().map(|step| match step {
             Step::Query(query) => {
-                let functions = statements.functions_at(query.start).expect("they are right");
+                let functions = statements.functions_at(query.start);
                 functions.iter().map(|known| known.parameters.len()).collect::<Vec<_>>()
             }
             other => panic!("{other:?} is no query"),

@@ -23,10 +23,9 @@ use millstream_sql::syntax::limits;
 use millstream_store::directory_name::folded;
 
 use crate::api::connector::{Connector, ReadMode, Registry, Table};
+use crate::api::references::Lookup;
 use crate::api::settings::OnError;
 use crate::constraints::Checks;
-
-use crate::api::references::Lookup;
 
 use super::branches::{OTHER_STREAM, OTHER_STREAM_HELP};
 use super::checkpoints::{self, Placed};
@@ -422,11 +421,8 @@ impl<'a> Loader<'a> {
         if names.is_empty() {
             return Err(diagnostic.help("declare it: CREATE TABLE name USING connector ..."));
         }
-        Err(diagnostic.help(suggest(
-            &sink.text,
-            "declared tables",
-            names.iter().map(String::as_str),
-        )))
+        let names = names.iter().map(String::as_str);
+        Err(diagnostic.help(suggest(&sink.text, "declared tables", names)))
     }
 
     fn branch(
@@ -569,6 +565,10 @@ impl TableCatalog for Loader<'_> {
     fn view(&self, name: &str) -> Option<Range<usize>> {
         let view = self.file.views.iter().find(|view| view.name.text.eq_ignore_ascii_case(name))?;
         Some(view.query.clone())
+    }
+
+    fn has_functions(&self) -> bool {
+        !self.file.functions.is_empty()
     }
 
     fn function(&self, name: &str) -> Option<Arc<Routine>> {

@@ -114,7 +114,7 @@ pub struct Names<'a> {
     catalog: &'a Catalog,
     /// By name, the tokens of each view's query.
     views: &'a [(Name, Range<usize>)],
-    functions: Vec<Arc<Routine>>,
+    functions: &'a [Arc<Routine>],
     /// By just that name: paths differ in case.
     found: Mutex<BTreeMap<String, Known>>,
 }
@@ -124,7 +124,7 @@ impl<'a> Names<'a> {
     pub fn new(
         catalog: &'a Catalog,
         views: &'a [(Name, Range<usize>)],
-        functions: Vec<Arc<Routine>>,
+        functions: &'a [Arc<Routine>],
     ) -> Self {
         Self { catalog, views, functions, found: Mutex::default() }
     }
@@ -223,6 +223,10 @@ impl TableCatalog for Names<'_> {
     fn view(&self, name: &str) -> Option<Range<usize>> {
         let found = self.views.iter().find(|(view, _)| view.text.eq_ignore_ascii_case(name));
         found.map(|(_, query)| query.clone())
+    }
+
+    fn has_functions(&self) -> bool {
+        !self.functions.is_empty()
     }
 
     fn function(&self, name: &str) -> Option<Arc<Routine>> {

@@ -6,13 +6,13 @@
 //! - `approx_count_distinct`, `regr_count` and `grouping_id` give a BIGINT, `grouping` a TINYINT.
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, CaseWhen, CastKind, DuplicateTreatment, Expr, Function,
-    FunctionArgumentClause, FunctionArguments, NullTreatment, Spanned, Value, ValueWithSpan,
+    self, BinaryOperator, CaseWhen, DuplicateTreatment, Expr, Function, FunctionArgumentClause,
+    FunctionArguments, NullTreatment, Spanned, Value, ValueWithSpan,
     helpers::attached_token::AttachedToken,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
-use super::ast::{arguments, call, function_name, text};
+use super::ast::{arguments, binary, call, cast, function_name, text};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
 
@@ -103,16 +103,6 @@ fn wrong(lexed: &Lexed, at: &Expr, message: &str) -> Diagnostic {
     Diagnostic { span: lexed.span(at.span()), ..Diagnostic::nowhere(message) }
 }
 
-fn cast(value: Expr, data_type: ast::DataType) -> Expr {
-    Expr::Cast {
-        kind: CastKind::Cast,
-        expr: Box::new(value),
-        data_type,
-        array: false,
-        format: None,
-    }
-}
-
 fn is_distinct(function: &Function) -> bool {
     let FunctionArguments::List(list) = &function.args else { return false };
     list.duplicate_treatment == Some(DuplicateTreatment::Distinct)
@@ -165,11 +155,7 @@ fn when(condition: Expr, result: Expr) -> Expr {
 /// All values as one, null where any is.
 fn row_of(values: Vec<Expr>) -> Expr {
     let there = values.iter().map(|value| Expr::IsNotNull(Box::new(value.clone())));
-    let all = there.reduce(|left, right| Expr::BinaryOp {
-        left: Box::new(left),
-        op: BinaryOperator::And,
-        right: Box::new(right),
-    });
+    let all = there.reduce(|left, right| binary(left, BinaryOperator::And, right));
     let named = values
         .into_iter()
         .enumerate()

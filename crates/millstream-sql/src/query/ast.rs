@@ -1,8 +1,11 @@
 //! Parts of sqlparser's tree that are made and looked at in many places.
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, ObjectNamePart, SelectItem, TableAlias, Value, ValueWithSpan,
+    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, SelectItem,
+    TableAlias, Value, ValueWithSpan, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
@@ -86,6 +89,27 @@ pub(crate) fn call(name: &str, args: Vec<Expr>, span: tokenizer::Span) -> Expr {
     })
 }
 
+/// A value of a type.
+pub(crate) fn cast(value: Expr, data_type: DataType) -> Expr {
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(value),
+        data_type,
+        array: false,
+        format: None,
+    }
+}
+
+pub(crate) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
+}
+
+/// A column with the name of its table.
+pub(crate) fn qualified(table: &str, column: &str) -> Expr {
+    let ident = |value: &str| quoted_ident(value.to_owned(), tokenizer::Span::empty());
+    Expr::CompoundIdentifier(vec![ident(table), ident(column)])
+}
+
 pub(crate) fn text(content: String, span: tokenizer::Span) -> Expr {
     Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(content), span })
 }
@@ -109,5 +133,38 @@ pub(crate) fn one_part(name: &ObjectName) -> Option<String> {
     match name.0.as_slice() {
         [ObjectNamePart::Identifier(ident)] => Some(ident.value.clone()),
         _ => None,
+    }
+}
+
+/// Whether a part of an expression is as `is` says. The queries in it are looked at by themselves.
+pub(crate) fn any(expr: &Expr, is: impl FnMut(&Expr) -> bool) -> bool {
+    let mut search = Search { is, queries: 0 };
+    expr.visit(&mut search).is_break()
+}
+
+struct Search<F> {
+    is: F,
+    /// In how many queries the visit is.
+    queries: usize,
+}
+
+impl<F: FnMut(&Expr) -> bool> Visitor for Search<F> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match self.queries == 0 && (self.is)(expr) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! One SELECT with its clauses: what Spark reads otherwise than DataFusion, or refuses.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Function, GroupByExpr, Ident, OrderBy, OrderByKind,
-    Select, SelectItem, Spanned, UnaryOperator, Value, ValueWithSpan, WindowSpec, WindowType,
+    BinaryOperator, DataType, Expr, Function, GroupByExpr, Ident, OrderBy, OrderByKind, Select,
+    SelectItem, Spanned, UnaryOperator, Value, ValueWithSpan, WindowSpec, WindowType,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
-use super::ast::{quoted_ident, take};
+use super::ast::{cast, quoted_ident, take};
 use super::frame::Frame;
 use super::{grouping, using};
 use crate::diagnostic::Diagnostic;
@@ -33,12 +33,9 @@ pub(crate) fn into_read_form(lexed: &Lexed, select: &mut Select, frame: &Frame) 
 
 /// `GROUP BY ALL` means a column or an alias of this name, where there is one.
 fn by_a_column_called_all(select: &mut Select, frame: &Frame) {
+    let GroupByExpr::All(modifiers) = &select.group_by else { return };
     let all = Ident::new("all");
-    let is_there =
-        frame.resolve(std::slice::from_ref(&all)).is_some() || frame.alias("all").is_some();
-    if let GroupByExpr::All(modifiers) = &select.group_by
-        && is_there
-    {
+    if frame.resolve(std::slice::from_ref(&all)).is_some() || frame.alias("all").is_some() {
         let all = Expr::Identifier(quoted_ident("all".to_owned(), tokenizer::Span::empty()));
         select.group_by = GroupByExpr::Expressions(vec![all], modifiers.clone());
     }
@@ -84,13 +81,7 @@ pub(crate) fn as_condition(having: &mut Expr) {
         _ => false,
     };
     if is_number {
-        take(having, |value| Expr::Cast {
-            kind: CastKind::Cast,
-            expr: Box::new(value),
-            data_type: DataType::Boolean,
-            array: false,
-            format: None,
-        });
+        take(having, |value| cast(value, DataType::Boolean));
     }
 }
 

@@ -2,11 +2,11 @@
 //! whole number is an INT, and `current_date` without parentheses may be a column.
 
 use datafusion::sql::sqlparser::ast::{
-    self, CastKind, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart, SetExpr,
-    Spanned, UnaryOperator, Value, ValueWithSpan,
+    self, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart, SetExpr, Spanned,
+    UnaryOperator, Value, ValueWithSpan,
 };
 
-use super::ast::{arguments, call, function_name, take};
+use super::ast::{arguments, call, cast, function_name, take};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
 
@@ -65,13 +65,7 @@ pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
     };
     let name = Ident::with_span(expr.span(), name.to_uppercase());
     let name = ObjectName(vec![ObjectNamePart::Identifier(name)]);
-    *expr = Expr::Cast {
-        kind: CastKind::Cast,
-        expr: Box::new(argument.clone()),
-        data_type: ast::DataType::Custom(name, Vec::new()),
-        array: false,
-        format: None,
-    };
+    *expr = cast(argument.clone(), ast::DataType::Custom(name, Vec::new()));
     Ok(())
 }
 
@@ -141,12 +135,6 @@ pub(super) fn as_int(expr: &mut Expr) {
     if let Expr::Value(ValueWithSpan { value: Value::Number(digits, false), .. }) = digits
         && digits.parse::<i32>().is_ok()
     {
-        take(expr, |number| Expr::Cast {
-            kind: CastKind::Cast,
-            expr: Box::new(number),
-            data_type: ast::DataType::Int(None),
-            array: false,
-            format: None,
-        });
+        take(expr, |number| cast(number, ast::DataType::Int(None)));
     }
 }

@@ -27,15 +27,15 @@ fn refuse_window_table_functions(cursor: &Cursor<'_>) -> Result<(), Diagnostic> 
 
 /// `* REPLACE (...)`, which stands for `|> SET` where both words have the place of that.
 fn refuse_replace(cursor: &Cursor<'_>) -> Result<(), Diagnostic> {
-    let (Some(star), Some(replace)) = (cursor.peek(), cursor.nth(1)) else { return Ok(()) };
+    let star = cursor.peek().filter(|star| star.token == Token::Mul);
+    let (Some(star), Some(replace)) = (star, cursor.nth(1)) else { return Ok(()) };
     // A product has something before the star.
     let before = cursor.at.checked_sub(1).map(|before| &cursor.lexed.lexemes[before]);
     let is_wildcard = before.is_some_and(|before| {
         ["SELECT", "DISTINCT", "ALL"].iter().any(|word| before.is_word(word))
             || matches!(before.token, Token::Comma | Token::Period)
     });
-    let is_written = star.token == Token::Mul
-        && is_wildcard
+    let is_written = is_wildcard
         && replace.is_word("REPLACE")
         && star.span != replace.span
         && cursor.nth(2).is_some_and(|next| next.token == Token::LParen);

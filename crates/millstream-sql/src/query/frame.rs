@@ -40,7 +40,8 @@ pub(crate) struct Frame {
     pub(crate) relations: Vec<Relation>,
     /// Names that the SELECT list gives.
     pub(crate) aliases: Vec<String>,
-    /// Those that it gives to several columns, which are not the same one.
+    /// Those that it gives to several columns, which are not the same one. For a SELECT they are
+    /// put in by the rewriter of a batch query, as nothing else asks for them.
     pub(crate) doubled: Vec<String>,
     /// True where names of the result override the relations' columns, as in ORDER BY.
     pub(crate) result_first: bool,

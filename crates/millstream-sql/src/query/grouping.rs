@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     Spanned, Value, ValueWithSpan,
 };
 
-use super::ast::{arguments, call, function_name, item_expr};
+use super::ast::{arguments, binary, call, function_name, item_expr};
 use super::frame::Frame;
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
@@ -22,8 +22,9 @@ pub(crate) fn modifiers_into_sets(
     select: &mut Select,
     frame: &Frame,
 ) -> Result<(), Diagnostic> {
-    let items = select.projection.clone();
-    let GroupByExpr::Expressions(groups, modifiers) = &mut select.group_by else { return Ok(()) };
+    let Select { projection, group_by, having, select_token, .. } = select;
+    let GroupByExpr::Expressions(groups, modifiers) = group_by else { return Ok(()) };
+    let items = projection.as_slice();
     let mut missing = None;
     match modifiers.as_slice() {
         [GroupByWithModifier::Rollup] => {
@@ -36,7 +37,7 @@ pub(crate) fn modifiers_into_sets(
         }
         [GroupByWithModifier::GroupingSets(Expr::GroupingSets(sets))] => {
             let mut sets = sets.clone();
-            let meant = |expr: &Expr| meant(lexed, &items, frame, expr);
+            let meant = |expr: &Expr| meant(lexed, items, frame, expr);
             let all = groups.iter().map(meant).collect::<Result<Vec<_>, _>>()?;
             for expr in sets.iter_mut().flatten() {
                 *expr = meant(expr)?;
@@ -56,29 +57,25 @@ pub(crate) fn modifiers_into_sets(
             continue;
         };
         for expr in sets.iter_mut().flatten() {
-            *expr = meant(lexed, &items, frame, expr)?;
+            *expr = meant(lexed, items, frame, expr)?;
         }
         spell_out(group);
     }
     // A column in no set is NULL in all rows. DataFusion knows only those in sets, so there is one
     // more set with all of them, whose rows are left out.
     if let Some(missing) = missing {
-        let is_left_out = call("grouping", vec![missing], select.select_token.0.span);
+        let is_left_out = call("grouping", vec![missing], select_token.0.span);
         let one = Expr::Value(ValueWithSpan {
             value: Value::Number("1".to_owned(), false),
-            span: select.select_token.0.span,
+            span: select_token.0.span,
         });
         let kept = binary(is_left_out, BinaryOperator::Eq, one);
-        select.having = Some(match select.having.take() {
+        *having = Some(match having.take() {
             Some(having) => binary(kept, BinaryOperator::And, Expr::Nested(Box::new(having))),
             None => kept,
         });
     }
     Ok(())
-}
-
-fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
-    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
 fn is_same(one: &Expr, other: &Expr) -> bool {

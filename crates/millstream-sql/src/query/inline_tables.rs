@@ -7,13 +7,13 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
-    TableWithJoins, Values, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, Values,
+    VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::ast::{plain_alias, quoted_ident};
-use super::rows::query_of;
+use super::rows::{query_around, query_of};
 
 /// Names the columns of the inline tables in `query`.
 pub(crate) fn name_columns(query: &mut Query) {
@@ -80,9 +80,6 @@ impl Naming {
 /// `SELECT * FROM (VALUES ...) AS alias`
 fn selected(values: Values, alias: TableAlias) -> SetExpr {
     let inner = Query { body: Box::new(SetExpr::Values(values)), ..query_of(vec![], vec![]) };
-    let (subquery, alias) = (Box::new(inner), Some(alias));
-    let relation = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
     let all = SelectItem::Wildcard(WildcardAdditionalOptions::default());
-    let query = query_of(vec![all], vec![TableWithJoins { relation, joins: Vec::new() }]);
-    *query.body
+    *query_around(vec![all], inner, alias).body
 }

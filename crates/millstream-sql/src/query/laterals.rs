@@ -4,12 +4,12 @@
 //! trial; a query's own is remembered by where its subquery begins ([`beginning`]).
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, ObjectName, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins,
+    ObjectName, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins,
     WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
-use super::ast::{one_part, plain_alias, quoted_ident};
+use super::ast::{one_part, plain_alias, qualified, quoted_ident};
 use super::frame::Frame;
 use super::wildcards::excepts;
 
@@ -46,9 +46,9 @@ pub(crate) fn columns_of(
     let table = relation.name.clone()?;
     let columns = relation.columns.as_ref()?.iter();
     let columns = columns.filter(|column| !excepts(options, &column.name)).map(|column| {
-        let ident = |value: &str| quoted_ident(value.to_owned(), Span::empty());
-        let expr = Expr::CompoundIdentifier(vec![ident(&table), ident(&column.name)]);
-        SelectItem::ExprWithAlias { expr, alias: ident(&column.name) }
+        let expr = qualified(&table, &column.name);
+        let alias = quoted_ident(column.name.clone(), Span::empty());
+        SelectItem::ExprWithAlias { expr, alias }
     });
     Some(columns.collect())
 }

@@ -1,11 +1,11 @@
 //! Spark's operators that DataFusion has as calls, and the other way round.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, Expr, Function, FunctionArguments,
-    Spanned, UnaryOperator, Value, helpers::attached_token::AttachedToken,
+    BinaryOperator, CaseWhen, CeilFloorKind, DataType, Expr, Function, FunctionArguments, Spanned,
+    UnaryOperator, Value, helpers::attached_token::AttachedToken,
 };
 
-use super::ast::{arguments, call, function_name, text};
+use super::ast::{arguments, binary, call, cast, function_name, text};
 
 /// `a RLIKE b` as a call.
 pub(crate) fn rlike(expr: Expr) -> Expr {
@@ -52,24 +52,13 @@ pub(crate) fn with_constant(expr: Expr) -> Expr {
     let zero = Expr::Value(Value::Number("0".into(), false).with_span(span));
     match (function_name(function).as_str(), args.as_slice()) {
         ("zeroifnull", [value]) => {
-            let zero = Expr::Cast {
-                kind: CastKind::Cast,
-                expr: Box::new(zero),
-                data_type: DataType::Int(None),
-                array: false,
-                format: None,
-            };
+            let zero = cast(zero, DataType::Int(None));
             call("coalesce", vec![(*value).clone(), zero], span)
         }
         ("nullifzero", [value]) => {
             let null = Expr::Value(Value::Null.with_span(span));
             let value = (*value).clone();
-            let is_zero = Expr::BinaryOp {
-                left: Box::new(value.clone()),
-                op: BinaryOperator::Eq,
-                right: Box::new(zero),
-            };
-            case(is_zero, null, value)
+            case(binary(value.clone(), BinaryOperator::Eq, zero), null, value)
         }
         ("assert_true", [condition]) => {
             let message = text(format!("'{condition}' is not true!"), span);

@@ -97,6 +97,10 @@ pub trait TableCatalog {
     fn view(&self, _name: &str) -> Option<Range<usize>> {
         None
     }
+    /// Whether there are declared functions: where there are none, no call is looked for.
+    fn has_functions(&self) -> bool {
+        false
+    }
     /// The declared function called `name`, whatever its case.
     fn function(&self, _name: &str) -> Option<Arc<Routine>> {
         None

@@ -7,14 +7,14 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Query, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, Visit,
-    Visitor, WildcardAdditionalOptions,
+    Query, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor, Visit, Visitor,
+    WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::ast::{one_part, plain_alias, quoted_ident};
 use super::casts::as_int;
-use super::rows::query_of;
+use super::rows::{query_around, query_of};
 
 /// Whether the last part of a UNION reads something called `name`.
 pub(super) fn names(query: &Query, name: &str) -> bool {
@@ -69,11 +69,9 @@ pub(super) fn enclose(query: &mut Query) {
         return;
     }
     let inner = std::mem::replace(query, query_of(Vec::new(), Vec::new()));
-    let alias = Some(plain_alias(quoted_ident("__union".to_owned(), Span::empty())));
-    let subquery = Box::new(inner);
-    let relation = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
+    let alias = plain_alias(quoted_ident("__union".to_owned(), Span::empty()));
     let all = SelectItem::Wildcard(WildcardAdditionalOptions::default());
-    *query = query_of(vec![all], vec![TableWithJoins { relation, joins: Vec::new() }]);
+    *query = query_around(vec![all], inner, alias);
 }
 
 /// Gives the whole numbers of an inline table that is the first part of a query their type, as

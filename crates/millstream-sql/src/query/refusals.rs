@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer;
 
-use super::ast::{function_name, generator};
+use super::ast::{any, function_name, generator};
 use super::prepared::{ReadMode, TableRead};
 use super::routines::built_in;
 use crate::diagnostic::{Diagnostic, Diagnostics};
@@ -76,13 +76,13 @@ impl Check<'_> {
     }
 
     fn generators(&mut self, items: &[SelectItem]) {
-        let expr = |item: &SelectItem| match item {
+        let exprs = items.iter().filter_map(|item| match item {
             SelectItem::UnnamedExpr(expr)
             | SelectItem::ExprWithAlias { expr, .. }
-            | SelectItem::ExprWithAliases { expr, .. } => Some(expr.clone()),
+            | SelectItem::ExprWithAliases { expr, .. } => Some(expr),
             _ => None,
-        };
-        let exprs: Vec<Expr> = items.iter().filter_map(expr).collect();
+        });
+        let exprs: Vec<&Expr> = exprs.collect();
         let mut generators = exprs.iter().filter(|expr| generator(expr).is_some());
         if generators.next().is_none() {
             return;
@@ -93,7 +93,7 @@ impl Check<'_> {
         }
         let is_windowed =
             |expr: &&Expr| any(expr, |it| matches!(it, Expr::Function(it) if it.over.is_some()));
-        if let Some(windowed) = exprs.iter().find(is_windowed) {
+        if let Some(windowed) = exprs.into_iter().find(is_windowed) {
             let help = "write the generator in a subquery";
             self.refuse(windowed.span(), "a window function beside a generator", help);
         }
@@ -148,7 +148,8 @@ impl Check<'_> {
             self.refuse(expr.span(), "over a stream OFFSET in the subquery of EXISTS", help);
         }
         if aggregates(subquery) {
-            let help = "without GROUP BY there is always one row; leave EXISTS out, or add GROUP BY";
+            let help =
+                "without GROUP BY there is always one row; leave EXISTS out, or add GROUP BY";
             let what = "over a stream an aggregate without GROUP BY in the subquery of EXISTS";
             self.refuse(expr.span(), what, help);
         }
@@ -160,39 +161,6 @@ fn is_in(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_in(inner),
         other => matches!(other, Expr::InSubquery { .. }),
-    }
-}
-
-/// Whether a part of an expression is as `is` says. The queries in it are looked at by themselves.
-fn any(expr: &Expr, is: impl Fn(&Expr) -> bool) -> bool {
-    let mut search = Search { is, queries: 0 };
-    expr.visit(&mut search).is_break()
-}
-
-struct Search<F> {
-    is: F,
-    /// In how many queries the visit is.
-    queries: usize,
-}
-
-impl<F: Fn(&Expr) -> bool> Visitor for Search<F> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
-        self.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match self.queries == 0 && (self.is)(expr) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
     }
 }
 
@@ -224,9 +192,7 @@ fn aggregates(subquery: &Query) -> bool {
         GroupByExpr::All(_) => true,
     };
     let is_aggregate = |expr: &Expr| match expr {
-        Expr::Function(call) => {
-            call.over.is_none() && built_in::is_aggregate(&function_name(call))
-        }
+        Expr::Function(call) => call.over.is_none() && built_in::is_aggregate(&function_name(call)),
         _ => false,
     };
     let items = select.projection.iter().filter_map(|item| match item {

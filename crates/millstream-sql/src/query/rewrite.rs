@@ -9,10 +9,9 @@ use std::ops::ControlFlow;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    CeilFloorKind, Expr, Function, FunctionArguments, Ident, JoinConstraint, JoinOperator,
-    ObjectName, ObjectNamePart, OneOrManyWithParens, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, Spanned, TableFactor, UnaryOperator, VisitMut,
-    VisitorMut, WildcardAdditionalOptions, With,
+    CeilFloorKind, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart,
+    OneOrManyWithParens, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    Spanned, TableFactor, UnaryOperator, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
 };
 
 use super::ast::{
@@ -120,10 +119,8 @@ impl VisitorMut for Rewriter<'_> {
             self.is_one_select = matches!(query.body.as_ref(), SetExpr::Select(_));
         }
         let mut frame = self.scopes.frame_of_body(&query.body);
-        if let SetExpr::Select(select) = query.body.as_ref()
-            && self.is_within()
-        {
-            using::merge_columns(select, &mut frame);
+        if let SetExpr::Select(select) = query.body.as_ref() {
+            self.complete(select, &mut frame);
         }
         self.found.0.extend(sorting::by_all(self.lexed, query, &frame, &mut self.scopes).err());
         self.frames.push(frame);
@@ -149,9 +146,7 @@ impl VisitorMut for Rewriter<'_> {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         select.named_window.iter_mut().for_each(intervals::frame_of_window);
         let mut frame = self.scopes.frame(select);
-        if self.is_within() {
-            using::merge_columns(select, &mut frame);
-        }
+        self.complete(select, &mut frame);
         let around: Vec<&Frame> = self.visible().filter(|around| !around.result_first).collect();
         let alias = lateral_alias::check(self.lexed, select, &frame, &around);
         self.found.0.extend(alias);
@@ -160,7 +155,7 @@ impl VisitorMut for Rewriter<'_> {
             let moved = lateral::into_subquery(self.lexed, select, &mut frame);
             self.found.0.extend(moved.err());
         }
-        self.using_columns(select, &frame);
+        using::spell_columns(select, &frame);
         if self.is_batch {
             select.having.iter_mut().for_each(blocks::as_condition);
             self.found.0.extend(twins::check(self.lexed, select, &frame));
@@ -245,21 +240,13 @@ impl VisitorMut for Rewriter<'_> {
 }
 
 impl Rewriter<'_> {
-    /// Gives the columns of `JOIN ... USING (...)` their declared spelling.
-    fn using_columns(&self, select: &mut Select, frame: &Frame) {
-        let joins = select.from.iter_mut().flat_map(|tables| &mut tables.joins);
-        for join in joins {
-            let Some(JoinConstraint::Using(names)) = join_constraint!(&mut join.join_operator)
-            else {
-                continue;
-            };
-            for part in names.iter_mut().flat_map(|name| &mut name.0) {
-                if let ObjectNamePart::Identifier(ident) = part
-                    && let Some(found) = frame.resolve(std::slice::from_ref(ident))
-                {
-                    ident.value = found.parts[0].clone();
-                }
-            }
+    /// Lets the frame of `select` know what only the rewriter asks of it.
+    fn complete(&self, select: &Select, frame: &mut Frame) {
+        if self.is_batch {
+            frame.doubled = twins::doubled(select, frame);
+        }
+        if self.is_within() {
+            using::merge_columns(select, frame);
         }
     }
 
@@ -482,7 +469,8 @@ impl Rewriter<'_> {
 
     /// What a column that a join has made of two stands for.
     fn merged_value(&self, ident: &Ident) -> Option<Expr> {
-        if self.parameter(&ident.value).is_some() {
+        let has_merged = self.frames.iter().any(|frame| frame.visible.is_some());
+        if !has_merged || self.parameter(&ident.value).is_some() {
             return None;
         }
         let knows = |frame: &&Frame| {

@@ -33,16 +33,8 @@ pub(super) fn into_structs(expr: &mut Expr) {
         at: None,
     };
     let item = SelectItem::UnnamedExpr(row(columns.into_iter().map(Expr::Identifier).collect()));
-    let inner = std::mem::replace(subquery.as_mut(), query_of(vec![item], Vec::new()));
-    let relation = TableFactor::Derived {
-        lateral: false,
-        subquery: Box::new(inner),
-        alias: Some(alias),
-        sample: None,
-    };
-    if let SetExpr::Select(select) = subquery.body.as_mut() {
-        select.from = vec![TableWithJoins { relation, joins: Vec::new() }];
-    }
+    let inner = std::mem::replace(subquery.as_mut(), query_of(Vec::new(), Vec::new()));
+    **subquery = query_around(vec![item], inner, alias);
 }
 
 fn row(values: Vec<Expr>) -> Expr {
@@ -50,6 +42,13 @@ fn row(values: Vec<Expr>) -> Expr {
     let named = values.into_iter().enumerate();
     let named = named.flat_map(|(at, value)| [text(part(at), span), value]);
     call("named_struct", named.collect(), span)
+}
+
+/// `SELECT items FROM (inner) AS alias`
+pub(super) fn query_around(items: Vec<SelectItem>, inner: Query, alias: TableAlias) -> Query {
+    let (subquery, alias) = (Box::new(inner), Some(alias));
+    let relation = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
+    query_of(items, vec![TableWithJoins { relation, joins: Vec::new() }])
 }
 
 /// A query of a SELECT list and what it reads.

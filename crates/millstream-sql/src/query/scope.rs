@@ -170,7 +170,6 @@ impl Scopes {
             None => Vec::from_iter(item_name(item)),
         };
         frame.aliases = select.projection.iter().flat_map(names).collect();
-        frame.doubled = twins::doubled(select, &frame);
         frame
     }
 
@@ -185,7 +184,11 @@ impl Scopes {
                 Frame { aliases, doubled, ..Frame::default() }
             }
             SetExpr::SetOperation { left, .. } => {
-                let Frame { aliases, mut doubled, .. } = self.frame_of_body(left);
+                let mut frame = self.frame_of_body(left);
+                if let SetExpr::Select(select) = left.as_ref() {
+                    frame.doubled = twins::doubled(select, &frame);
+                }
+                let Frame { aliases, mut doubled, .. } = frame;
                 doubled.extend(twins::repeated(&aliases));
                 Frame { aliases, doubled, ..Frame::default() }
             }

@@ -14,9 +14,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
-use super::ast::{item_expr, one_part, quoted_ident};
+use super::ast::{item_expr, one_part, qualified, quoted_ident};
 use super::frame::{Column, Frame, Relation};
 use super::naming::item_name;
+use super::using::{hides_right, merges};
 use super::wildcards::excepted;
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
@@ -172,11 +173,6 @@ fn expanded(
     are_twins.then_some(items)
 }
 
-fn qualified(table: &str, column: &str) -> Expr {
-    let ident = |value: &str| quoted_ident(value.to_owned(), Span::empty());
-    Expr::CompoundIdentifier(vec![ident(table), ident(column)])
-}
-
 /// The relations whose columns `*` has: all but one side of a semi or anti join. `None` where it is
 /// not known which those are.
 pub(super) fn shown_relations<'a>(
@@ -221,16 +217,6 @@ fn hides_a_side(tables: &TableWithJoins) -> bool {
             TableFactor::NestedJoin { table_with_joins, .. } => hides_a_side(table_with_joins),
             _ => false,
         })
-}
-
-fn hides_right(operator: &JoinOperator) -> bool {
-    matches!(
-        operator,
-        JoinOperator::Semi(_)
-            | JoinOperator::LeftSemi(_)
-            | JoinOperator::Anti(_)
-            | JoinOperator::LeftAnti(_)
-    )
 }
 
 /// Names that several of `columns` have, whatever their case; each once, in lower case.
@@ -391,6 +377,18 @@ pub(super) fn check(lexed: &Lexed, select: &Select, frame: &Frame) -> Option<Dia
             return Some(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
         }
     }
+    let options = select.projection.iter().filter_map(|item| match item {
+        SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => Some(options),
+        _ => None,
+    });
+    let lists = options.flat_map(|options| &options.opt_except);
+    let left_out = lists.flat_map(|except| {
+        std::iter::once(&except.first_element).chain(&except.additional_elements)
+    });
+    let mut left_out = left_out.peekable();
+    if left_out.peek().is_none() && !merges(&select.from) {
+        return None;
+    }
     let twins = frame
         .relations
         .iter()
@@ -415,13 +413,5 @@ pub(super) fn check(lexed: &Lexed, select: &Select, frame: &Frame) -> Option<Dia
             _ => {}
         }
     }
-    let options = select.projection.iter().filter_map(|item| match item {
-        SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => Some(options),
-        _ => None,
-    });
-    let lists = options.flat_map(|options| &options.opt_except);
-    let mut names = lists.flat_map(|except| {
-        std::iter::once(&except.first_element).chain(&except.additional_elements)
-    });
-    names.find(is_twin).map(|name| ambiguous(lexed, std::slice::from_ref(name)))
+    left_out.find(is_twin).map(|name| ambiguous(lexed, std::slice::from_ref(name)))
 }

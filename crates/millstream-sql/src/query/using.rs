@@ -6,12 +6,12 @@
 //! and `k` and `*` become what they stand for.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, Select, TableFactor, TableWithJoins,
-    Value, ValueWithSpan,
+    BinaryOperator, Expr, JoinConstraint, JoinOperator, ObjectNamePart, Select, TableFactor,
+    TableWithJoins, Value, ValueWithSpan,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
-use super::ast::{call, one_part, quoted_ident};
+use super::ast::{binary, call, one_part, qualified};
 use super::frame::{Frame, Relation, Visible};
 
 /// The columns of `*`, and the conditions that joins have.
@@ -84,16 +84,18 @@ pub(crate) fn joined(from: &[TableWithJoins], relations: &[Relation]) -> Option<
         let is_key =
             |one: &Visible| names.iter().any(|name| name.eq_ignore_ascii_case(&one.column.name));
         let others = left.into_iter().filter(|one| !is_key(one));
-        let right = right.into_iter().filter(|one| !is_key(one) && !keeps_left(join));
+        let right =
+            right.into_iter().filter(|one| !is_key(one) && !hides_right(&join.join_operator));
         left = merged.into_iter().chain(others).chain(right).collect();
         conditions.push(condition);
     }
     Some(Joined { columns: left, conditions })
 }
 
-fn keeps_left(join: &datafusion::sql::sqlparser::ast::Join) -> bool {
+/// Whether a join has the columns of its left side alone.
+pub(super) fn hides_right(operator: &JoinOperator) -> bool {
     matches!(
-        join.join_operator,
+        operator,
         JoinOperator::Semi(_)
             | JoinOperator::LeftSemi(_)
             | JoinOperator::Anti(_)
@@ -101,18 +103,10 @@ fn keeps_left(join: &datafusion::sql::sqlparser::ast::Join) -> bool {
     )
 }
 
-fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
-    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
-}
-
 fn of_relation(relation: &Relation) -> Option<Vec<Visible>> {
     let name = relation.name.as_ref()?;
     let columns = relation.columns.as_ref()?.iter().map(|column| {
-        let parts: Vec<Ident> = [name, &column.name]
-            .into_iter()
-            .map(|part| quoted_ident(part.clone(), Span::empty()))
-            .collect();
-        let value = Expr::CompoundIdentifier(parts);
+        let value = qualified(name, &column.name);
         Visible { column: column.clone(), value, is_merged: false }
     });
     Some(columns.collect())
@@ -156,6 +150,23 @@ pub(crate) fn merged(select: &Select, relations: &[Relation]) -> Option<Vec<Visi
 pub(crate) fn merge_columns(select: &Select, frame: &mut Frame) {
     if frame.visible.is_none() {
         frame.visible = merged(select, &frame.relations);
+    }
+}
+
+/// Gives the columns of `JOIN ... USING (...)` their declared spelling.
+pub(crate) fn spell_columns(select: &mut Select, frame: &Frame) {
+    let joins = select.from.iter_mut().flat_map(|tables| &mut tables.joins);
+    for join in joins {
+        let Some(JoinConstraint::Using(names)) = join_constraint!(&mut join.join_operator) else {
+            continue;
+        };
+        for part in names.iter_mut().flat_map(|name| &mut name.0) {
+            if let ObjectNamePart::Identifier(ident) = part
+                && let Some(found) = frame.resolve(std::slice::from_ref(ident))
+            {
+                ident.value = found.parts[0].clone();
+            }
+        }
     }
 }
 

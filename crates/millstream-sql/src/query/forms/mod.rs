@@ -21,6 +21,7 @@ mod relation;
 mod steps;
 mod tokens;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -35,8 +36,11 @@ use tokens::{outside, starts_step};
 /// # Errors
 /// An operator that is not there, or one that is not supported.
 pub(crate) fn plain(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Option<Lexed>, Diagnostic> {
-    let tokens: Vec<Lexeme> =
-        ranges.iter().flat_map(|range| lexed.lexemes[range.clone()].iter().cloned()).collect();
+    let of = |range: &Range<usize>| &lexed.lexemes[range.clone()];
+    let tokens: Cow<'_, [Lexeme]> = match ranges {
+        [range] => Cow::Borrowed(of(range)),
+        _ => Cow::Owned(ranges.iter().flat_map(of).cloned().collect()),
+    };
     if !has_other_forms(&tokens) {
         return Ok(None);
     }

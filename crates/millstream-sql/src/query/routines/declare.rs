@@ -138,7 +138,7 @@ pub fn declaration(cursor: &mut Cursor<'_>) -> Result<Declaration, Diagnostic> {
 }
 
 /// Whether a token is the first of a query.
-pub(super) fn is_query(lexeme: &Lexeme) -> bool {
+pub fn is_query(lexeme: &Lexeme) -> bool {
     QUERY.iter().any(|word| lexeme.is_word(word))
 }
 

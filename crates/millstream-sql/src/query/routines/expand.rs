@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
-    Select, SelectItem, SetExpr, Spanned, TableAlias, TableAliasColumnDef, TableFactor,
-    TableWithJoins, Visit, VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
+    Select, SelectItem, SetExpr, Spanned, TableAlias, TableAliasColumnDef, TableFactor, Visit,
+    VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
-use super::super::ast::{generator, plain_alias, quoted_ident};
+use super::super::ast::{cast, generator, plain_alias, quoted_ident};
 use super::super::naming::expr_name;
 use super::super::parse::parse;
 use super::super::prepared::TableCatalog;
-use super::super::rows::query_of;
+use super::super::rows::query_around;
 use super::super::streams::Mark;
 use super::bind::{Names, bind};
 use super::capture::{self, Reads};
@@ -28,7 +28,7 @@ use super::declare::{Returns, Routine, is_query};
 use super::named;
 use super::resolve::Resolve;
 use super::template::{
-    Body, Contents, Parsed, Relations, Slot, Template, cast, data_type, has_alias, lone, span_of,
+    Body, Contents, Parsed, Relations, Slot, Template, data_type, has_alias, lone, span_of,
     substitute, uses, value,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
@@ -52,19 +52,16 @@ pub(crate) fn expand(
     within: &[String],
     resolve: Resolve,
 ) -> Result<(), Diagnostics> {
+    let any = catalog.has_functions();
+    let ctes = if any { Relations::of(query).ctes } else { BTreeSet::new() };
     let mut expander = Expander {
         lexed,
         catalog,
+        any,
         resolve,
         within: within.to_vec(),
         templates: HashMap::new(),
-        selects: Vec::new(),
-        lambdas: 0,
-        ctes: Relations::of(query).ctes,
-        reads: BTreeSet::new(),
-        hidden: BTreeSet::new(),
-        is_open: false,
-        is_deep: false,
+        place: Place { ctes, ..Place::default() },
         marks: HashMap::new(),
         size: 0,
         found: Diagnostics::default(),
@@ -78,11 +75,23 @@ pub(crate) fn expand(
 struct Expander<'a> {
     lexed: &'a Lexed,
     catalog: &'a dyn TableCatalog,
+    /// Whether there are declared functions.
+    any: bool,
     resolve: Resolve,
     /// The functions whose bodies are being read, outermost first, in lower case.
     within: Vec<String>,
     /// By the first token of the body.
     templates: HashMap<usize, Rc<Template>>,
+    place: Place,
+    /// The marks of tables in bodies.
+    marks: HashMap<usize, Mark>,
+    size: usize,
+    found: Diagnostics,
+}
+
+/// What is known of the query or of the body that is being visited.
+#[derive(Default)]
+struct Place {
     /// By SELECT being visited, what it reads.
     selects: Vec<Reads>,
     /// How many functions `x -> ...` are being visited.
@@ -95,10 +104,6 @@ struct Expander<'a> {
     hidden: BTreeSet<String>,
     is_open: bool,
     is_deep: bool,
-    /// The marks of tables in bodies.
-    marks: HashMap<usize, Mark>,
-    size: usize,
-    found: Diagnostics,
 }
 
 impl VisitorMut for Expander<'_> {
@@ -114,29 +119,30 @@ impl VisitorMut for Expander<'_> {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         let view = self.call_in(&select.lateral_views);
         let sorted = view.or_else(|| self.call_in(&select.sort_by));
-        let checked = self.check_no_call(sorted, "LATERAL VIEW and SORT BY");
+        let call = sorted.or_else(|| self.call_in(&select.cluster_by));
+        let checked = self.check_no_call(call, "LATERAL VIEW, SORT BY and CLUSTER BY");
         self.keep(checked)?;
         for item in &mut select.projection {
             self.name(item);
         }
-        self.selects.push(Reads::of(&select.from));
+        self.place.selects.push(Reads::of(&select.from));
         ControlFlow::Continue(())
     }
 
     fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<()> {
-        self.selects.pop();
+        self.place.selects.pop();
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.lambdas += usize::from(matches!(expr, Expr::Lambda(_)));
+        self.place.lambdas += usize::from(matches!(expr, Expr::Lambda(_)));
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
             Expr::Lambda(_) => {
-                self.lambdas -= 1;
+                self.place.lambdas -= 1;
                 ControlFlow::Continue(())
             }
             Expr::Function(function) => match self.call(function) {
@@ -187,6 +193,9 @@ impl Expander<'_> {
 
     /// A call of a declared function.
     fn call_in(&self, node: &impl Visit) -> Option<Ident> {
+        if !self.any {
+            return None;
+        }
         let mut calls = Calls { catalog: self.catalog, found: None };
         let _: ControlFlow<()> = node.visit(&mut calls);
         calls.found
@@ -241,7 +250,7 @@ impl Expander<'_> {
             }
         };
         let template = self.template(&routine, &name)?;
-        let relation = self.selects.last().and_then(|reads| reads.only.clone());
+        let relation = self.place.selects.last().and_then(|reads| reads.only.clone());
         let values = self.values(&routine, &template, &name, args, relation.as_ref())?;
         let Body::Value(body) = &template.body else { return Ok(None) };
         let mut body = Expr::clone(body);
@@ -272,7 +281,7 @@ impl Expander<'_> {
         }
         let (args, alias) = (std::mem::take(args), alias.take());
         let template = self.template(&routine, &name)?;
-        let before = self.selects.last().filter(|_| lateral);
+        let before = self.place.selects.last().filter(|_| lateral);
         let relation = before.and_then(|reads| reads.first.clone());
         let values = self.values(&routine, &template, &name, args, relation.as_ref())?;
         let Body::Rows(body) = &template.body else { return Ok(None) };
@@ -294,11 +303,11 @@ impl Expander<'_> {
         let names: Vec<&str> =
             routine.parameters.iter().map(|one| one.name.text.as_str()).collect();
         let placed = named::placed(self.lexed, name, &names, args)?;
-        if let Some(hidden) = template.reads.intersection(&self.ctes).next() {
+        if let Some(hidden) = template.reads.intersection(&self.place.ctes).next() {
             let message = format!("`{}` reads `{hidden}`, which WITH hides here", name.value);
             return Err(self.refused(name.span, message, "give it another name in WITH"));
         }
-        if template.is_deep && self.lambdas > 0 {
+        if template.is_deep && self.place.lambdas > 0 {
             let message = format!("`{}` has a query, and cannot stand in x -> ...", name.value);
             return Err(self.refused(name.span, message, "make rows with LATERAL VIEW explode"));
         }
@@ -323,11 +332,11 @@ impl Expander<'_> {
             let message = "with the bodies of its functions this query is too large to be planned";
             return Err(self.refused(name.span, message.to_owned(), SMALLER));
         }
-        self.reads.extend(template.reads.iter().cloned());
+        self.place.reads.extend(template.reads.iter().cloned());
         if template.is_deep {
-            self.hidden.extend(template.hidden.iter().cloned());
-            self.is_open |= template.is_open;
-            self.is_deep = true;
+            self.place.hidden.extend(template.hidden.iter().cloned());
+            self.place.is_open |= template.is_open;
+            self.place.is_deep = true;
         }
         Ok(values)
     }
@@ -369,16 +378,9 @@ impl Expander<'_> {
             return Err(self.refused(name.span, message, SMALLER));
         }
         self.within.push(own);
-        let selects = std::mem::take(&mut self.selects);
-        let lambdas = std::mem::take(&mut self.lambdas);
-        let hidden = std::mem::take(&mut self.hidden);
-        let (ctes, reads) = (std::mem::take(&mut self.ctes), std::mem::take(&mut self.reads));
-        let (is_open, is_deep) = (self.is_open, self.is_deep);
-        (self.is_open, self.is_deep) = (false, false);
+        let around = std::mem::take(&mut self.place);
         let made = self.read(routine).map(Rc::new);
-        (self.is_open, self.is_deep) = (is_open, is_deep);
-        (self.ctes, self.reads) = (ctes, reads);
-        (self.selects, self.lambdas, self.hidden) = (selects, lambdas, hidden);
+        self.place = around;
         self.within.pop();
         let made = made?;
         self.templates.insert(routine.body.start, Rc::clone(&made));
@@ -423,9 +425,9 @@ impl Expander<'_> {
             parameters.push(Slot { reserved, data_type, default, uses });
         }
         let body = self.body(routine, query, is_value)?;
-        let hidden = std::mem::take(&mut self.hidden);
-        let reads = std::mem::take(&mut self.reads);
-        let (is_open, is_deep) = (self.is_open, self.is_deep || gives_rows);
+        let hidden = std::mem::take(&mut self.place.hidden);
+        let reads = std::mem::take(&mut self.place.reads);
+        let (is_open, is_deep) = (self.place.is_open, self.place.is_deep || gives_rows);
         Ok(Template { body, parameters, hidden, is_open, is_deep, reads, size, depth })
     }
 
@@ -455,8 +457,8 @@ impl Expander<'_> {
             return Err(diagnostic.help(help).into());
         }
         let relations = Relations::of(&query);
-        self.ctes.extend(relations.ctes);
-        self.reads.extend(relations.reads);
+        self.place.ctes.extend(relations.ctes);
+        self.place.reads.extend(relations.reads);
         let (mut resolved, mut watermarks) = (query.clone(), Vec::new());
         let reads = (self.resolve)(
             self.lexed,
@@ -470,9 +472,9 @@ impl Expander<'_> {
         let names = Names { lexed: self.lexed, routine, parameters, is_value };
         let bound = bind(names, &resolved, &reads)?;
         bound.rename(&mut query, reserved);
-        self.hidden.extend(bound.hidden);
-        self.is_open |= bound.is_open;
-        self.is_deep |= bound.is_deep;
+        self.place.hidden.extend(bound.hidden);
+        self.place.is_open |= bound.is_open;
+        self.place.is_deep |= bound.is_deep;
         self.marks.extend(marks);
         match VisitMut::visit(&mut query, self) {
             ControlFlow::Continue(()) => Ok(query),
@@ -531,11 +533,8 @@ impl Expander<'_> {
             items.push(SelectItem::Wildcard(WildcardAdditionalOptions::default()));
         }
         let name = quoted_ident("__rows".to_owned(), span);
-        let alias = Some(TableAlias { columns: names, ..plain_alias(name) });
-        let subquery = Box::new(query);
-        let relation = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
-        let query = query_of(items, vec![TableWithJoins { relation, joins: Vec::new() }]);
-        Ok(Body::Rows(Box::new(query)))
+        let alias = TableAlias { columns: names, ..plain_alias(name) };
+        Ok(Body::Rows(Box::new(query_around(items, query, alias))))
     }
 }
 

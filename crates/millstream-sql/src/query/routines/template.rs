@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::{ControlFlow, Range};
 
 use datafusion::sql::sqlparser::ast::{
-    self, CastKind, Expr, GroupByExpr, ObjectName, Query, SelectItem, SetExpr, Visit, VisitMut,
-    Visitor, VisitorMut,
+    self, Expr, GroupByExpr, ObjectName, Query, SelectItem, SetExpr, Visit, VisitMut, Visitor,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -124,12 +124,6 @@ pub(super) fn lone(query: &Query) -> Option<&Expr> {
 pub(super) fn has_alias(query: &Query) -> bool {
     let SetExpr::Select(select) = query.body.as_ref() else { return false };
     !matches!(select.projection.as_slice(), [SelectItem::UnnamedExpr(_)])
-}
-
-/// A value of a type.
-pub(super) fn cast(value: Expr, data_type: ast::DataType) -> Expr {
-    let (expr, kind) = (Box::new(value), CastKind::Cast);
-    Expr::Cast { kind, expr, data_type, array: false, format: None }
 }
 
 /// What stands in expressions.
