@@ -360,7 +360,7 @@ mod tests {
             other => panic!("{other:?} is no query"),
         });
         assert_eq!(seen.collect::<Vec<_>>(), [vec![], vec![0], vec![1], vec![]]);
-        let refused = |text| match Statements::parse(text) {
+        let refused = |text: &str| match Statements::parse(text) {
             Ok(_) => panic!("{text} was accepted"),
             Err(found) => found.0[0].message.clone(),
         };
