@@ -69,6 +69,11 @@ def more(text: str, value: float, unit: str) -> Figure:
     return Figure(text, value, unit, "more")
 
 
+def not_said(unit: str) -> Figure:
+    """A figure that the source does not tell."""
+    return Figure("not said", unit=unit)
+
+
 def unmeasured(source: Source, what: str, text: str, reason: str) -> Row:
     """A statement that no benchmark of ours measures."""
     return Row(source, what, Figure(text), reason=reason)

@@ -4,8 +4,7 @@ from . import words
 from .model import FULL, Source
 from .results import Result
 
-HEAD = ("| what | source | here | ratio | command | commit | machine |\n"
-        "|---|---|---|---|---|---|---|")
+COMMAND = words.HEADS.index("command")
 
 
 def cell(text: str) -> str:
@@ -15,9 +14,9 @@ def cell(text: str) -> str:
 
 def line(found: Result, letters: dict[str, str]) -> str:
     """A row of a table."""
-    command = f"`{found.command.removeprefix('millstream-bench ')}`" if found.command else ""
-    cells = [words.what(found), found.row.figure.text, words.ours(found), words.ratio(found),
-             command, found.commit, letters.get(found.machine, "")]
+    cells = words.cells(found, letters)
+    if found.command:
+        cells[COMMAND] = f"`{found.command.removeprefix('millstream-bench ')}`"
     return "| " + " | ".join(cell(text) for text in cells) + " |"
 
 
@@ -25,12 +24,14 @@ def section(source: Source, found: list[Result], letters: dict[str, str]) -> str
     """A source with its rows."""
     title = f"[{source.title}]({source.link})" if source.link else source.title
     rows = [line(it, letters) for it in found if it.row.source == source]
-    return "\n".join([f"## {source.key.capitalize()}", "", title, "", source.note, "", HEAD, *rows])
+    head = [f"| {' | '.join(words.HEADS)} |", "|---" * len(words.HEADS) + "|"]
+    name = f"## {source.key.capitalize()}"
+    return "\n".join([name, "", title, "", source.note, "", *head, *rows])
 
 
 def failures(found: list[Result]) -> list[str]:
-    """The failed experiments, by name."""
-    told = dict.fromkeys(f"- {it.row.experiment}: {it.reason}" for it in found if it.failed)
+    """What has failed."""
+    told = [f"- {reason}" for reason in words.failures(found)]
     return ["", "Failed:", "", *told] if told else []
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import page, place, web, work
+from . import page, place, web, words, work
 from .experiments import EXPERIMENTS, ROWS, SOURCES
 from .model import FULL, REDUCED
 from .results import lines_of, results
@@ -64,7 +64,7 @@ def write(directory: Path, state: State, size: str) -> int:
     lines = "".join(json.dumps(line) + "\n" for line in lines_of(found, state))
     (directory / "sources.jsonl").write_text(lines)
     say(f"{directory / 'sources.md'}, sources.html, sources.jsonl")
-    failed = dict.fromkeys(f"{it.row.experiment}: {it.reason}" for it in found if it.failed)
+    failed = words.failures(found)
     for text in failed:
         print(f"failed: {text}", file=sys.stderr)
     return 1 if failed else 0

@@ -33,15 +33,11 @@ svg .worse { fill: #d9822b; }
 }
 """
 
-HEADS = ("what", "source", "here", "ratio", "command", "commit", "machine")
-
 
 def row(found: Result, letters: dict[str, str]) -> str:
     """A row of a table."""
     kind = "failed" if found.failed else "none" if found.ours is None else ""
-    cells = [words.what(found), found.row.figure.text, words.ours(found), words.ratio(found),
-             found.command, found.commit, letters.get(found.machine, "")]
-    tags = [f"<td>{escape(text)}</td>" for text in cells]
+    tags = [f"<td>{escape(text)}</td>" for text in words.cells(found, letters)]
     tags[2] = tags[2].replace("<td>", f'<td class="{kind}">') if kind else tags[2]
     return f"<tr>{''.join(tags)}</tr>"
 
@@ -53,7 +49,7 @@ def section(source: Source, found: list[Result], letters: dict[str, str]) -> str
     title = f'<a href="{escape(source.link)}">{title}</a>' if source.link else title
     drawn = chart(own)
     legend = "<p>How many times better than the source's figure; logarithmic.</p>" if drawn else ""
-    heads = "".join(f"<th>{head}</th>" for head in HEADS)
+    heads = "".join(f"<th>{head}</th>" for head in words.HEADS)
     rows = "\n".join(row(it, letters) for it in own)
     return (f"<h2>{title}</h2>\n<p>{escape(source.note)}</p>\n{legend}{drawn}\n"
             f"<div><table>\n<tr>{heads}</tr>\n{rows}\n</table></div>")

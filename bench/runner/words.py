@@ -5,6 +5,7 @@ from math import floor, log10
 from .results import Result
 
 DIGITS = 3
+HEADS = ("what", "source", "here", "ratio", "command", "commit", "machine")
 
 
 def number(value: float) -> str:
@@ -36,6 +37,17 @@ def what(found: Result) -> str:
     """The statement, with what should be known of our figure."""
     note = found.row.note
     return f"{found.row.what} ({note})" if note else found.row.what
+
+
+def cells(found: Result, letters: dict[str, str]) -> list[str]:
+    """A row of a table, under `HEADS`."""
+    return [what(found), found.row.figure.text, ours(found), ratio(found), found.command,
+            found.commit, letters.get(found.machine, "")]
+
+
+def failures(found: list[Result]) -> list[str]:
+    """What has failed, each once; a reason begins with the experiment."""
+    return list(dict.fromkeys(it.reason for it in found if it.failed))
 
 
 def machines(found: list[Result]) -> dict[str, str]:

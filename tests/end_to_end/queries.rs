@@ -183,12 +183,18 @@ pub fn tpch() -> Pipeline {
     pipeline
 }
 
+/// A program of `tests/olap`.
+pub fn python(script: &str) -> Command {
+    let mut python = Command::new(oracle::installed().join("bin/python"));
+    python.arg("-B").arg(cache::repository().join("tests/olap").join(script));
+    python
+}
+
 /// A directory with a small table of hits.
 fn hits() -> Pipeline {
     let pipeline = Pipeline::new("");
     std::fs::create_dir(pipeline.path("hits")).expect("it is new");
-    let mut generate = Command::new(oracle::installed().join("bin/python"));
-    generate.arg("-B").arg(cache::repository().join("tests/olap/hits.py"));
+    let mut generate = python("hits.py");
     generate.arg(pipeline.path("hits/hits.parquet")).args(["--rows", "40000"]);
     program::run("writing the table of hits", generate, "").unwrap();
     pipeline
@@ -196,8 +202,7 @@ fn hits() -> Pipeline {
 
 /// All queries of a suite beside DuckDB; what became of each is printed.
 pub fn compare(data: &Path, flags: &[&str]) {
-    let mut compare = Command::new(oracle::installed().join("bin/python"));
-    compare.arg("-B").arg(cache::repository().join("tests/olap/compare.py"));
+    let mut compare = python("compare.py");
     compare.env("MILLSTREAM_TOKEN", "secret");
     compare.arg(env!("CARGO_BIN_EXE_millstream")).arg(data).args(["--runs", "1"]).args(flags);
     println!("{}", program::printed("comparing answers with DuckDB's", compare, "").unwrap());

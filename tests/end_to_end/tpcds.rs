@@ -9,22 +9,15 @@
 //! At this scale a quarter of the answers has no rows: there is one shop, and few items. The same
 //! comparison at larger scales is in `bench/README.md`.
 
-use std::process::Command;
-
 use crate::millstream::Pipeline;
-use crate::{cache, oracle, program, queries, spark_inputs};
+use crate::queries::{self, python};
+use crate::{cache, program, spark_inputs};
 
 /// Of all tables; 1 is about a gigabyte.
 const SCALE: &str = "0.01";
 /// Queries at a time, each a process, and the seconds that one may take.
 const JOBS: &str = "2";
 const LIMIT: &str = "300";
-
-fn python(script: &str) -> Command {
-    let mut python = Command::new(oracle::installed().join("bin/python"));
-    python.arg("-B").arg(cache::repository().join("tests/olap").join(script));
-    python
-}
 
 #[test]
 fn tpcds_has_the_answers_of_duckdb() {

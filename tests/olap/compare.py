@@ -5,7 +5,8 @@ those of TPC-H, `hits.py DATA/hits.parquet` that of the 43 queries, `tpcds.py DA
 those of TPC-DS. Prints a JSON object per query: whether the rows are equal, different, or the query
 refused, and the milliseconds of each engine, the best of all runs; at the end the sums. Exit status
 1 if any answer of Millstream is not DuckDB's, but for the queries that --known names: lines `QUERY
-OUTCOME: REASON`, each of which has to be so.
+OUTCOME (WORDS): REASON`, each of which has to be so, with these words in what is wrong; and 1 if
+most answers of a whole suite have no rows, since such are soon equal.
 
 Other engines are named by --beside: `datafusion` and `spark` are Python packages (`pip install
 datafusion pyspark`), `ballista` and `distributed` (datafusion-distributed) are in the program that
@@ -245,25 +246,34 @@ class Outcomes:
         lines = known.read_text().splitlines() if known else []
         for line in lines:
             if line.strip() and not line.startswith("#"):
-                entry = re.fullmatch(r"(\S+) (different|refused): \S.*", line)
+                entry = re.fullmatch(r"(\S+) (different|refused)(?: \(([^)]+)\))?: \S.*", line)
                 if entry is None:
-                    raise SystemExit(f"{known}: a line is `QUERY OUTCOME: REASON`, not: {line}")
-                self.known[entry[1]] = entry[2]
+                    form = "QUERY OUTCOME (WORDS): REASON"
+                    raise SystemExit(f"{known}: a line is `{form}`, not: {line}")
+                self.known[entry[1]] = (entry[2], entry[3] or "")
         self.counts = dict.fromkeys(["equal", "different", "refused", "without_rows"], 0)
         self.complaints = []
 
-    def add(self, name, outcome, rows):
+    def add(self, name, outcome, rows, problem):
+        """A query's outcome, DuckDB's rows, and what is wrong or None."""
         self.counts[outcome] += 1
         self.counts["without_rows"] += not rows
-        expected = self.known.pop(name, "equal")
+        expected, words = self.known.pop(name, ("equal", ""))
         if outcome != expected:
             self.complaints.append(f"{name} is {outcome}, not {expected}")
+        elif words not in (problem or ""):
+            self.complaints.append(f"{name} is {outcome}, but not with the words: {words}")
 
     def end(self, is_all):
-        """All complaints; an entry about a query that is not there is one, too."""
+        """All complaints. Of a whole suite an entry about a query that is not there is one, too,
+        and so are tables that leave most answers without rows."""
         if is_all:
             missing = [f"{name} is known, and there is no such query" for name in self.known]
             self.complaints += missing
+            empty = self.counts["without_rows"]
+            answers = sum(self.counts[outcome] for outcome in ("equal", "different", "refused"))
+            if 2 * empty > answers:
+                self.complaints.append(f"{empty} of {answers} answers have no rows")
         return self.complaints
 
 
@@ -323,7 +333,7 @@ def main():
             outcome = "different" if problem else "equal"
         except RuntimeError as error:
             problem, mine_ms, outcome = str(error), math.nan, "refused"
-        outcomes.add(name, outcome, rows)
+        outcomes.add(name, outcome, rows, problem)
         took, refused = beside(engines, arguments, query)
         took["duckdb"] = duck_ms
         sums.add(took, mine_ms)

@@ -70,15 +70,44 @@ def check_words():
         assert tpcds.for_duckdb(spark) == duck, tpcds.for_duckdb(spark)
 
 
+KNOWN = """# Why.
+q1 refused: why
+q2 different: why
+q4 refused (by zero): why
+q5 refused (by zero): why
+q9 refused: why
+"""
+# What became of the queries, with what is wrong.
+FOUND = [("q1", "refused", "no"), ("q2", "equal", None), ("q3", "different", "row 1"),
+         ("q4", "refused", "error: division by zero"), ("q5", "refused", "no answer in 300 s")]
+
+
 def check_known():
     with tempfile.TemporaryDirectory() as directory:
         known = pathlib.Path(directory) / "known"
-        known.write_text("# Why.\nq1 refused: why\nq2 different: why\nq9 refused: why\n")
+        known.write_text(KNOWN)
         outcomes = compare.Outcomes(known)
-        for name, outcome in [("q1", "refused"), ("q2", "equal"), ("q3", "different")]:
-            outcomes.add(name, outcome, [])
+        for name, outcome, problem in FOUND:
+            outcomes.add(name, outcome, [(1,)], problem)
         found = [complaint.split()[0] for complaint in outcomes.end(is_all=True)]
-        assert found == ["q2", "q3", "q9"], found
+        assert found == ["q2", "q3", "q5", "q9"], found
+        for line in ["q1 refused", "q1 equal: why", "q1 refused (): why", "q1 refused (no):"]:
+            known.write_text(line)
+            try:
+                compare.Outcomes(known)
+            except SystemExit:
+                continue
+            raise AssertionError(line)
+
+
+def check_rows():
+    """Tables that leave more than half of a suite's answers without rows are complained about."""
+    for empty, is_all, complaints in [(2, True, 0), (3, True, 1), (3, False, 0)]:
+        outcomes = compare.Outcomes(None)
+        for at in range(4):
+            outcomes.add(f"q{at}", "equal", [] if at < empty else [(1,)], None)
+        found = outcomes.end(is_all)
+        assert len(found) == complaints, (empty, is_all, found)
 
 
 def main():
@@ -86,6 +115,7 @@ def main():
     check_values()
     check_words()
     check_known()
+    check_rows()
 
 
 if __name__ == "__main__":

@@ -4,8 +4,11 @@ The benchmark calls what the sink calls; a commit is what a micro-batch without 
 of. Theirs runs on several machines over an object store, ours on the local disk.
 """
 
+from functools import partial
+
+from .. import model
 from ..lines import Untaken, value
-from ..model import Experiment, Figure, Row, Source, less, unmeasured
+from ..model import Experiment, Figure, Source, less, not_said
 
 SOURCE = Source(
     "delta",
@@ -14,6 +17,9 @@ SOURCE = Source(
     "We know of no public address of this report itself; the link is the protocol that it is "
     "about. Number and size of its machines are not published. Ours is on a local disk.",
 )
+
+row = partial(model.Row, SOURCE)
+unmeasured = partial(model.unmeasured, SOURCE)
 
 EXPERIMENTS = (
     Experiment(
@@ -44,6 +50,8 @@ EXPERIMENTS = (
 
 S = 0.001
 MB = 0.000_001
+# A note on delta-spark.
+SMALLER = "100,000 entries in the reduced size"
 
 
 def commit(quantile: str, configuration: str):
@@ -78,53 +86,49 @@ def growth(configuration: str):
 
 
 ROWS = (
-    Row(SOURCE, "an ordinary micro-batch, one checkpoint file: p50", less("about 20 s", 20, "s"),
+    row("an ordinary micro-batch, one checkpoint file: p50", less("about 20 s", 20, "s"),
         "delta-checkpoints", commit("p50", "classic")),
-    Row(SOURCE, "the micro-batch with a checkpoint, one file: longest",
+    row("the micro-batch with a checkpoint, one file: longest",
         less("above 40 s", 40, "s"), "delta-checkpoints", commit("max", "classic")),
-    Row(SOURCE, "the micro-batch with a checkpoint in parts: longest",
-        Figure("not said", unit="s"), "delta-checkpoints", commit("max", "multi-part")),
-    Row(SOURCE, "the same with the default, which rewrites only parts that changed: longest",
-        Figure("not said", unit="s"), "delta-checkpoints", commit("max", "steered")),
-    Row(SOURCE, "micro-batches at an interval and without other work, one file: longest",
+    row("the micro-batch with a checkpoint in parts: longest",
+        not_said("s"), "delta-checkpoints", commit("max", "multi-part")),
+    row("the same with the default, which rewrites only parts that changed: longest",
+        not_said("s"), "delta-checkpoints", commit("max", "steered")),
+    row("micro-batches at an interval and without other work, one file: longest",
         less("above 40 s", 40, "s"), "delta-minutes", commit("max", "classic"),
         note="a micro-batch each second in the reduced size, each minute in the full one"),
-    Row(SOURCE, "the same with the default", Figure("not said", unit="s"), "delta-minutes",
+    row("the same with the default", not_said("s"), "delta-minutes",
         commit("max", "steered")),
-    Row(SOURCE, "writing the checkpoint, one file", less("20 s, one task", 20, "s"),
+    row("writing the checkpoint, one file", less("20 s, one task", 20, "s"),
         "delta-checkpoints", step("steady.checkpoint_ms_median", S, "classic")),
-    Row(SOURCE, "writing the checkpoint in parts of 100,000, all of it",
+    row("writing the checkpoint in parts of 100,000, all of it",
         less("5 s, 8 tasks", 5, "s"), "delta-checkpoints", step("full.wall_ms", S, "multi-part")),
-    Row(SOURCE, "how that time grows, one file: 1 if as fast as the table",
+    row("how that time grows, one file: 1 if as fast as the table",
         Figure("with the log", unit="times"), "delta-growth", growth("classic")),
-    Row(SOURCE, "how it grows with the default: 1 if as fast as the table",
-        Figure("not said", unit="times"), "delta-growth", growth("steered")),
-    Row(SOURCE, "reading the table's state, one file", less("5 s, two of 17 tasks", 5, "s"),
+    row("how it grows with the default: 1 if as fast as the table",
+        not_said("times"), "delta-growth", growth("steered")),
+    row("reading the table's state, one file", less("5 s, two of 17 tasks", 5, "s"),
         "delta-checkpoints", step("open.wall_ms", S, "classic"),
         note="the table is opened and all live files are listed"),
-    Row(SOURCE, "reading the table's state from parts", less("about 1 s, 20 tasks", 1, "s"),
+    row("reading the table's state from parts", less("about 1 s, 20 tasks", 1, "s"),
         "delta-checkpoints", step("open.wall_ms", S, "multi-part"),
         note="the table is opened and all live files are listed"),
-    Row(SOURCE, "bytes of a checkpoint of about 700,000 entries", less("163 MB", 163, "MB"),
+    row("bytes of a checkpoint of about 700,000 entries", less("163 MB", 163, "MB"),
         "delta-checkpoints", step("full.bytes", MB, "multi-part")),
-    Row(SOURCE, "files of it with parts of 100,000 entries", Figure("8", 8, "files"),
+    row("files of it with parts of 100,000 entries", Figure("8", 8, "files"),
         "delta-checkpoints", step("full.parts", 1, "multi-part")),
-    Row(SOURCE, "bytes of one of them", Figure("about 20 MB", 20, "MB"), "delta-checkpoints",
+    row("bytes of one of them", Figure("about 20 MB", 20, "MB"), "delta-checkpoints",
         part_mb),
-    Row(SOURCE, "delta-spark on this machine, one file: longest commit",
-        less("above 40 s", 40, "s"), "delta-spark", commit("max", "spark"),
-        note="100,000 entries in the reduced size"),
-    Row(SOURCE, "delta-spark on this machine, parts: longest commit",
-        Figure("not said", unit="s"), "delta-spark", commit("max", "spark-parts"),
-        note="100,000 entries in the reduced size"),
-    Row(SOURCE, "delta-spark on this machine: a checkpoint in one file", less("20 s", 20, "s"),
-        "delta-spark", step("stream.checkpoint_ms", S, "spark"),
-        note="100,000 entries in the reduced size"),
-    Row(SOURCE, "delta-spark on this machine: a checkpoint in parts", less("5 s", 5, "s"),
-        "delta-spark", step("stream.checkpoint_ms", S, "spark-parts"),
-        note="100,000 entries in the reduced size"),
-    unmeasured(SOURCE, "17 tasks of 10 MB are planned and two read, as Parquet blocks have 128 MB",
+    row("delta-spark on this machine, one file: longest commit",
+        less("above 40 s", 40, "s"), "delta-spark", commit("max", "spark"), note=SMALLER),
+    row("delta-spark on this machine, parts: longest commit",
+        not_said("s"), "delta-spark", commit("max", "spark-parts"), note=SMALLER),
+    row("delta-spark on this machine: a checkpoint in one file", less("20 s", 20, "s"),
+        "delta-spark", step("stream.checkpoint_ms", S, "spark"), note=SMALLER),
+    row("delta-spark on this machine: a checkpoint in parts", less("5 s", 5, "s"),
+        "delta-spark", step("stream.checkpoint_ms", S, "spark-parts"), note=SMALLER),
+    unmeasured("17 tasks of 10 MB are planned and two read, as Parquet blocks have 128 MB",
                "125 and 34 MB", "how Spark plans a read; there are no such tasks here"),
-    unmeasured(SOURCE, "the state is made anew after each write, into 50 partitions", "",
+    unmeasured("the state is made anew after each write, into 50 partitions", "",
                "a step of Spark's; a table that is kept open here takes over its own commits"),
 )

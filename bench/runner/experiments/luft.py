@@ -4,8 +4,11 @@ Here runners are processes of one machine, each with a network card of its own, 
 latency that are given. Processors are shared, so what is gained is gained from cards and memory.
 """
 
+from functools import partial
+
+from .. import model
 from ..lines import change, value
-from ..model import Experiment, Figure, Row, Source, less, more, unmeasured
+from ..model import Experiment, Figure, Source, less, more
 
 SOURCE = Source(
     "luft",
@@ -14,6 +17,9 @@ SOURCE = Source(
     "The link introduces Luft; we know of no public address of the report on Lambda. Its queries, "
     "nodes, bytes and formats are not published. Here 8 or 16 runners stand for 512 functions.",
 )
+
+row = partial(model.Row, SOURCE)
+unmeasured = partial(model.unmeasured, SOURCE)
 
 EXPERIMENTS = (
     Experiment(
@@ -54,45 +60,45 @@ def in_percent_more(ratio: float) -> float:
 
 
 ROWS = (
-    Row(SOURCE, "a heavy scan with runners: how many times as fast",
+    row("a heavy scan with runners: how many times as fast",
         more("68 s to 44 s: 1.55", 68 / 44, "times"), "luft-scan", scan("speedup"),
         note="16 runners"),
-    Row(SOURCE, "response times of it vary: p95 over p50", less("up to 1.3", 1.3, "times"),
+    row("response times of it vary: p95 over p50", less("up to 1.3", 1.3, "times"),
         "luft-scan", scan("p95_to_p50"), note="16 runners"),
-    Row(SOURCE, "of the bytes that were read, those that were needed", more("1.46 %", 1.46, "%"),
+    row("of the bytes that were read, those that were needed", more("1.46 %", 1.46, "%"),
         "luft-scan", change(scan("bytes_to_needed"), lambda ratio: 100.0 / ratio)),
-    Row(SOURCE, "cost of the example query", less("about 0.03 USD", 0.03, "USD"), "luft-scan",
+    row("cost of the example query", less("about 0.03 USD", 0.03, "USD"), "luft-scan",
         scan("cost_usd"), note="computed from prices, for 16 functions"),
-    Row(SOURCE, "processor time of the node in the scan", Figure("falls", unit="%"), "luft-scan",
+    row("processor time of the node in the scan", Figure("falls", unit="%"), "luft-scan",
         change(scan("node_cpu_to_local"), in_percent_more), note="change"),
-    Row(SOURCE, "network traffic of the scan", Figure("a little more", unit="%"), "luft-scan",
+    row("network traffic of the scan", Figure("a little more", unit="%"), "luft-scan",
         change(scan("bytes_to_local"), in_percent_more), note="change"),
-    Row(SOURCE, "memory of a node, grouping by user with runners: of what it is without",
+    row("memory of a node, grouping by user with runners: of what it is without",
         less("47 GiB and more to about 23: 0.49", 23 / 47, "times"), "luft-group-by",
         group_by("node_rss_to_local"), note="8 runners"),
-    Row(SOURCE, "processor time of the node in the grouping", Figure("falls", unit="%"),
+    row("processor time of the node in the grouping", Figure("falls", unit="%"),
         "luft-group-by", change(group_by("node_cpu_to_local"), in_percent_more), note="change"),
-    Row(SOURCE, "a small query: how many times as fast", more("nothing gained: 1", 1.0, "times"),
+    row("a small query: how many times as fast", more("nothing gained: 1", 1.0, "times"),
         "luft-small", value("speedup", line="summary", experiment="small", runners=8),
         note="8 runners, of which the node may use none"),
-    unmeasured(SOURCE, "512 functions on AWS Lambda", "512",
+    unmeasured("512 functions on AWS Lambda", "512",
                "runners are processes here; no benchmark has an account of AWS"),
-    unmeasured(SOURCE, "a whole node as a function: not addressable, and out of descriptors",
+    unmeasured("a whole node as a function: not addressable, and out of descriptors",
                "1,024 descriptors", "an attempt that failed; a runner here connects to one node, "
                "and no benchmark counts its descriptors"),
-    unmeasured(SOURCE, "runners spare a node the encoding and decoding of messages", "",
+    unmeasured("runners spare a node the encoding and decoding of messages", "",
                "no benchmark counts messages or the time of their encoding"),
-    unmeasured(SOURCE, "two virtual processors need so much memory", "1,770 MiB",
+    unmeasured("two virtual processors need so much memory", "1,770 MiB",
                "a property of AWS Lambda"),
-    unmeasured(SOURCE, "a file of 1 GiB is downloaded and processed by a function", "20 to 30 s",
+    unmeasured("a file of 1 GiB is downloaded and processed by a function", "20 to 30 s",
                "runners read the ranges that they need, and no benchmark downloads whole files"),
-    unmeasured(SOURCE, "a call finds no data of an earlier one; S3 Express did not help", "",
+    unmeasured("a call finds no data of an earlier one; S3 Express did not help", "",
                "no benchmark has a store of S3 Express"),
-    unmeasured(SOURCE, "functions for every query would be dearer than machines", "",
+    unmeasured("functions for every query would be dearer than machines", "",
                "no trace of queries is published"),
-    unmeasured(SOURCE, "time until more capacity helps",
+    unmeasured("time until more capacity helps",
                "a machine tens of seconds, a function a few",
                "neither nodes nor functions are started in a cloud here"),
-    unmeasured(SOURCE, "load that peaks at certain hours; nodes by load and by time of day", "",
+    unmeasured("load that peaks at certain hours; nodes by load and by time of day", "",
                "no benchmark has a load that changes, or adds nodes"),
 )

@@ -4,8 +4,11 @@ Their checkpoint is on an object store whose latency they do not tell. Here a wr
 checkpoint takes 100 ms (`--put-latency 100`), in memory; listing and deleting take nothing.
 """
 
+from functools import partial
+
+from .. import model
 from ..lines import reduction, saving, sustained, value
-from ..model import FULL, REDUCED, Experiment, Figure, Row, Source, less, more, unmeasured
+from ..model import FULL, REDUCED, Experiment, Figure, Row, Source, less, more, not_said
 
 SOURCE = Source(
     "subsecond",
@@ -16,6 +19,9 @@ SOURCE = Source(
     "write to the checkpoint takes 100 ms here, and milliseconds that are saved follow from that; "
     "how long theirs takes is not published.",
 )
+
+row = partial(model.Row, SOURCE)
+unmeasured = partial(model.unmeasured, SOURCE)
 
 CONFIGURATIONS = "none,plain,async-purge,async-progress,async-both,default"
 
@@ -91,14 +97,14 @@ def generated(rate: int) -> list[Row]:
 
     where = f"rate to stats, {rate:,} rows/s"
     return [
-        Row(SOURCE, f"{where}: p99 with both improvements", less("below 100 ms", 100, "ms"),
+        row(f"{where}: p99 with both improvements", less("below 100 ms", 100, "ms"),
             "progress-rate", of(99, "async-both")),
-        Row(SOURCE, f"{where}: p50 saved by both improvements", more("85 to 86 %", 85, "%"),
+        row(f"{where}: p50 saved by both improvements", more("85 to 86 %", 85, "%"),
             "progress-rate", reduction(of(50, "plain"), of(50, "async-both"))),
-        Row(SOURCE, f"{where}: p50 saved by asynchronous progress alone",
+        row(f"{where}: p50 saved by asynchronous progress alone",
             more("about 65 %", 65, "%"), "progress-rate",
             reduction(of(50, "plain"), of(50, "async-progress"))),
-        Row(SOURCE, f"{where}: share of p50 that is offset management",
+        row(f"{where}: share of p50 that is offset management",
             Figure("most of it", unit="%"), "progress-rate",
             reduction(of(50, "plain"), of(50, "none"))),
     ]
@@ -123,14 +129,12 @@ def between_topics(rate: int, size: str) -> list[Row]:
         (f"{where}: p50 saved by both improvements", Figure("about 500 ms", 500, "ms"),
          saving(of(50, "plain"), of(50, "async-both"))),
     ]
-    return [Row(SOURCE, what, figure, "progress-kafka", take, size, note)
-            for what, figure, take in rows]
+    return [row(what, figure, "progress-kafka", take, size, note) for what, figure, take in rows]
 
 
 def on_three_brokers(rate: int, size: str) -> Row:
     """The defaults, on three brokers with as many replicas."""
-    return Row(
-        SOURCE,
+    return row(
         f"Kafka to Kafka, three brokers, three replicas, {rate:,} records/s: p99",
         less("250 ms or less", 250, "ms"),
         "three-brokers",
@@ -147,8 +151,7 @@ def spark(configuration: str):
 
 def within_a_second(experiment: str, store: str, **where) -> Row:
     """A fast store or bus that alerts are written to."""
-    return Row(
-        SOURCE,
+    return row(
         f"operational pipelines write to {store}: p99 at 1,000 rows/s",
         less("within a second", 1000, "ms"),
         experiment,
@@ -163,49 +166,49 @@ ROWS = (
     *generated(100_000),
     *generated(500_000),
     *generated(1_000_000),
-    unmeasured(SOURCE, "rate to stats: saved by asynchronous purge alone", "about 50 %",
+    unmeasured("rate to stats: saved by asynchronous purge alone", "about 50 %",
                "`--put-latency` delays writes only; listing and deleting, of which a purge "
                "consists, take nothing here"),
     *between_topics(10_000, REDUCED),
     *between_topics(100_000, FULL),
     *between_topics(500_000, FULL),
     *between_topics(1_000_000, FULL),
-    unmeasured(SOURCE, "Kafka to Kafka: saved by asynchronous purge alone", "200 to 250 ms",
+    unmeasured("Kafka to Kafka: saved by asynchronous purge alone", "200 to 250 ms",
                "as above: listing and deleting take nothing here"),
     on_three_brokers(1_000, REDUCED),
     on_three_brokers(100_000, FULL),
-    unmeasured(SOURCE, "the four configurations on three brokers, three replicas, 40 partitions",
+    unmeasured("the four configurations on three brokers, three replicas, 40 partitions",
                "700 to 900 ms to 150 to 250 ms",
                "`offset-management` starts one broker; only `kafka-to-kafka` has `--cluster`"),
-    Row(SOURCE, "Spark 4.2 on this machine: p50 saved by its asynchronous progress tracking",
+    row("Spark 4.2 on this machine: p50 saved by its asynchronous progress tracking",
         Figure("200 to 250 ms", 200, "ms"), "spark-here",
         saving(spark("spark-micro-batch"), spark("spark-async")),
         note="Spark's own figure, with its checkpoint on the local disk"),
-    Row(SOURCE, "Kafka to Kafka beside that Spark, 1,000 records/s: p99",
+    row("Kafka to Kafka beside that Spark, 1,000 records/s: p99",
         less("250 ms or less", 250, "ms"), "spark-here",
         value("p99_ms", line="summary", configuration="millstream")),
-    unmeasured(SOURCE, "time to recover, where entries are rare", "longer",
+    unmeasured("time to recover, where entries are rare", "longer",
                "no benchmark ends an engine between two entries and times it until it has caught "
                "up"),
-    unmeasured(SOURCE, "processing waits where writes of the log pile up", "it must",
+    unmeasured("processing waits where writes of the log pile up", "it must",
                "no benchmark slows writes of the log down until they pile up"),
-    unmeasured(SOURCE, "interval between entries", "1 minute; 1,000 ms since Spark 3.4",
+    unmeasured("interval between entries", "1 minute; 1,000 ms since Spark 3.4",
                "a setting; `async-progress` and `async-both` have 1,000 ms here"),
-    unmeasured(SOURCE, "asynchronous progress: stateless queries into Kafka, at least once",
+    unmeasured("asynchronous progress: stateless queries into Kafka, at least once",
                "nothing else", "a limit of theirs, without a figure"),
-    unmeasured(SOURCE, "asynchronous progress is refused with Once and AvailableNow", "refused",
+    unmeasured("asynchronous progress is refused with Once and AvailableNow", "refused",
                "behaviour without a figure; tests are the place for it"),
-    unmeasured(SOURCE, "5 and 7 workers of 4 cores and 61 GiB, two nodes that generate", "",
+    unmeasured("5 and 7 workers of 4 cores and 61 GiB, two nodes that generate", "",
                "the set-up; here everything shares one machine"),
     within_a_second("redis", "Redis"),
     within_a_second("cassandra", "Cassandra"),
     within_a_second("pulsar", "Pulsar, exactly once", delivery="exactly-once"),
     within_a_second("pulsar", "Pulsar, at least once", delivery="at-least-once"),
-    unmeasured(SOURCE, "unusual traffic, or access without a right: security is told", "", NO_CASE),
-    unmeasured(SOURCE, "personal data that a service logs: its team is told", "", NO_CASE),
-    unmeasured(SOURCE, "an emergency in an elevator: guards are told where", "", NO_CASE),
-    unmeasured(SOURCE, "a generator that gets too hot: its supervisor is told", "", NO_CASE),
-    Row(SOURCE, "analytical pipelines: from a record to a query over its Delta table, p99",
-        Figure("not said", unit="ms"), "freshness", value("p99_ms", line="round", rate=10_000),
+    unmeasured("unusual traffic, or access without a right: security is told", "", NO_CASE),
+    unmeasured("personal data that a service logs: its team is told", "", NO_CASE),
+    unmeasured("an emergency in an elevator: guards are told where", "", NO_CASE),
+    unmeasured("a generator that gets too hot: its supervisor is told", "", NO_CASE),
+    row("analytical pipelines: from a record to a query over its Delta table, p99",
+        not_said("ms"), "freshness", value("p99_ms", line="round", rate=10_000),
         note="the table commits each second, and is on the local disk"),
 )

@@ -128,8 +128,8 @@ class Sources(Run):
         failed = "exit status 1: the server did not answer"
         self.assertIn(f"FAILED: cassandra failed: {failed}",
                       self.row("operational pipelines write to Cassandra"))
-        self.assertIn(f"- cassandra: cassandra failed: {failed}", self.page())
-        self.assertIn("failed: cassandra", self.said.getvalue())
+        self.assertIn(f"\n- cassandra failed: {failed}\n", self.page())
+        self.assertIn(f"failed: cassandra failed: {failed}\n", self.said.getvalue())
         os.environ["FAKE_FAIL"] = ""
         self.assertEqual(self.run_sources(*names), 0)
         self.assertEqual([line.split()[0] for line in self.called()[3:]], ["cassandra"])

@@ -80,6 +80,9 @@ fn queries_of_spark_have_the_outcomes_that_are_known() {
     let reasons = std::fs::read_to_string(here().join("reasons.txt")).expect("there are reasons");
     let mut complaints = state::changes(&known, &found);
     complaints.extend(state::needless_reasons(&reasons, &found));
+    if wanted.is_none() {
+        complaints.extend(state::reasons_of_nothing(&reasons, &found));
+    }
     let unexplained = state::without_reason(&reasons, &found);
     complaints.extend(unexplained.iter().map(|at| format!("{at}: differs, without a reason")));
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));

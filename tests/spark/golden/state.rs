@@ -5,7 +5,7 @@
 //! may become worse again unseen. `reasons.txt` has `FILE:NUMBER REASON` for each query with a
 //! silent difference: other rows, or rows where Spark has an error.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::outcomes::Found;
 
@@ -69,6 +69,16 @@ pub fn needless_reasons(reasons: &str, found: &[Found]) -> Vec<String> {
         .collect()
 }
 
+/// Reasons of queries that are not there, where `found` has those of all files.
+pub fn reasons_of_nothing(reasons: &str, found: &[Found]) -> Vec<String> {
+    let places: BTreeSet<String> = found.iter().map(place).collect();
+    let reasons = entries(reasons).into_keys();
+    reasons
+        .filter(|place| !places.contains(*place))
+        .map(|place| format!("{place}: has a reason in reasons.txt, and there is no such query"))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,5 +107,13 @@ mod tests {
         assert!(without_reason("", &equal).is_empty());
         assert_eq!(needless_reasons("a.sql:3 because", &equal).len(), 1);
         assert!(needless_reasons("a.sql:3 because", &silent).is_empty());
+    }
+
+    #[test]
+    fn a_reason_is_one_of_a_query() {
+        let silent = found(Outcome::NoError);
+        assert!(reasons_of_nothing("# why\na.sql:3 because", &silent).is_empty());
+        let reasons = "a.sql:3 because\na.sql:4 because\nb.sql:3 because";
+        assert_eq!(reasons_of_nothing(reasons, &silent).len(), 2);
     }
 }
