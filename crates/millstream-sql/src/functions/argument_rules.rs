@@ -85,12 +85,19 @@ fn frame(call: &WindowFunction, schema: &DFSchema) -> Result<()> {
         return Ok(());
     }
     let of = sort.expr.get_type(schema)?;
-    let is_number = |value: ScalarValue| match value.try_as_str() {
+    let is_number = |value: &ScalarValue| match value.try_as_str() {
         Some(text) => text.is_some_and(|text| text.trim().parse::<f64>().is_ok()),
         None => value.data_type().is_numeric(),
     };
+    if matches!(of, DataType::Timestamp(..))
+        && let Some(by) = bounds.find(is_number)
+    {
+        return plan_err!(
+            "a RANGE of times is bounded by an INTERVAL, such as INTERVAL '1' DAY, and not by the \
+             number {by}"
+        );
+    }
     let refused = match &of {
-        DataType::Timestamp(..) => bounds.any(is_number),
         DataType::Date32 => bounds.any(|value| has_time(&value)),
         of => of.is_string() || matches!(of, DataType::Boolean | DataType::Binary),
     };

@@ -47,7 +47,7 @@ mod parts;
 mod pattern;
 mod pivot_keys;
 mod raising;
-mod random;
+pub(crate) mod random;
 mod rankings;
 pub(crate) mod records;
 mod regex;
@@ -171,6 +171,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
         tables.into_iter().flatten().map(|function| function.udf()).collect();
     functions.push(interval_literals::IntervalOf::udf());
     functions.push(json::FromJson::udf());
+    // No text names it; a machine of a cluster finds the functions of a plan by their names.
     functions.push(only_row::only_row());
     functions.push(pivot_keys::as_key());
     functions.extend(clock::functions(clock));

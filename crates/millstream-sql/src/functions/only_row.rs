@@ -2,66 +2,40 @@
 
 use std::sync::Arc;
 
-use arrow::array::cast::AsArray;
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::array::ArrayRef;
 use datafusion::common::{Result, exec_err};
-use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::ScalarUDF;
 
-use super::define::known_by_name;
+use super::define::{Arguments, Function, Param};
+
+const ONLY_ROW: Function = Function::new(
+    "__only_row",
+    &[Param::Any, Param::Long],
+    |args| Ok(args[0].clone()),
+    value_of_one,
+);
 
 /// The function: the value as it is, or an error where it is one of several rows.
 pub(crate) fn only_row() -> Arc<ScalarUDF> {
-    let signature = Signature::any(2, Volatility::Immutable);
-    Arc::new(ScalarUDF::from(OnlyRow { signature }))
+    ONLY_ROW.udf()
 }
 
-struct OnlyRow {
-    signature: Signature,
-}
-
-known_by_name!(OnlyRow);
-
-impl ScalarUDFImpl for OnlyRow {
-    fn name(&self) -> &str {
-        "__only_row"
+fn value_of_one(args: &Arguments) -> Result<ArrayRef> {
+    let counts = args.long(1);
+    if (0..args.rows).any(|row| counts.get(row).is_some_and(|count| count > 1)) {
+        return exec_err!("more than one row returned by a subquery used as an expression");
     }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, args: &[DataType]) -> Result<DataType> {
-        Ok(args.first().cloned().unwrap_or(DataType::Null))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let rows = args.number_rows;
-        let [value, counts] = args.args.as_slice() else {
-            return exec_err!("__only_row takes a value and a number of rows");
-        };
-        let counts = counts.to_array(rows)?;
-        let Some(counts) = counts.as_primitive_opt::<Int64Type>() else {
-            return exec_err!("a number of rows is a BIGINT");
-        };
-        if counts.iter().flatten().any(|count| count > 1) {
-            return exec_err!("more than one row returned by a subquery used as an expression");
-        }
-        Ok(value.clone())
-    }
+    args.expanded(0)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use arrow::array::{ArrayRef, Int64Array};
+    use arrow::array::Int64Array;
     use arrow::datatypes::{DataType, Field};
     use datafusion::config::ConfigOptions;
     use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 
-    use super::only_row;
+    use super::*;
 
     #[test]
     fn several_rows_have_no_value() {

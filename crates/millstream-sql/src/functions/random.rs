@@ -170,7 +170,7 @@ impl Random {
 }
 
 /// Refuses a seed in a query whose numbers would not be Spark's.
-pub(super) fn check_seeds(plan: &LogicalPlan) -> Result<()> {
+pub(crate) fn check_seeds(plan: &LogicalPlan) -> Result<()> {
     let (mut seeded, mut is_one_row) = (None, true);
     plan.apply_with_subqueries(|node| {
         is_one_row &= match node {
@@ -184,19 +184,36 @@ pub(super) fn check_seeds(plan: &LogicalPlan) -> Result<()> {
             _ => false,
         };
         node.apply_expressions(|expr| {
-            expr.apply(|part| {
-                seeded = seeded.or(seeded_call(part));
-                Ok(TreeNodeRecursion::Continue)
-            })
+            seeded = seeded.or(seeded_within(expr)?);
+            Ok(TreeNodeRecursion::Continue)
         })
     })?;
     match seeded {
-        Some(name) if !is_one_row => plan_err!(
-            "{name} takes a seed only in a SELECT without FROM: Spark's numbers for several rows \
-             depend on its partitions; leave the seed out, or take a hash of a column"
-        ),
+        Some(name) if !is_one_row => refuse_seed(name),
         _ => Ok(()),
     }
+}
+
+/// Refuses a seed in an expression that is computed for each of several rows.
+pub(crate) fn check_no_seed(expr: &Expr) -> Result<()> {
+    seeded_within(expr)?.map_or(Ok(()), refuse_seed)
+}
+
+fn refuse_seed(name: &str) -> Result<()> {
+    plan_err!(
+        "{name} takes a seed only in a SELECT without FROM: Spark's numbers for several rows \
+         depend on its partitions; leave the seed out, or take a hash of a column"
+    )
+}
+
+/// The function that a call in `expr` gives a seed.
+fn seeded_within(expr: &Expr) -> Result<Option<&'static str>> {
+    let mut seeded = None;
+    expr.apply(|part| {
+        seeded = seeded.or(seeded_call(part));
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(seeded)
 }
 
 fn seeded_call(expr: &Expr) -> Option<&'static str> {

@@ -17,7 +17,7 @@ use datafusion::optimizer::AnalyzerRule;
 use super::cast::{cast_expr, is_spark_cast};
 use super::failing::can_fail;
 use super::operators::checked;
-use super::{argument_rules, cast_rules, common_types, interval_literals, random, set_operations};
+use super::{argument_rules, cast_rules, common_types, interval_literals, set_operations};
 
 /// Makes whole numbers in the text INTs, as in Spark, where they fit; to DataFusion they are all
 /// BIGINTs. Then casts decimals and the values beside them to common types. Runs before types are
@@ -31,7 +31,6 @@ impl AnalyzerRule for SparkLiterals {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        random::check_seeds(&plan)?;
         let narrowed = plan.transform_up_with_subqueries(|plan| match plan {
             // DataFusion requires a BIGINT as the count of a LIMIT.
             LogicalPlan::Limit(_) => rewrite(plan, |expr, _| Ok(Transformed::no(expr))),

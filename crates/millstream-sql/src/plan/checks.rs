@@ -1,11 +1,10 @@
 //! What Spark refuses in a plan and DataFusion would compute in a way of its own.
 
-use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
+use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, Limit, LogicalPlan, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    Expr, Limit, LogicalPlan, WindowFrame, WindowFrameBound, WindowFrameUnits,
 };
 
 /// Window functions whose result is a matter of the order.
@@ -22,7 +21,7 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
                 for expr in &window.window_expr {
                     expr.apply(|expr| {
                         if let Expr::WindowFunction(function) = expr {
-                            window_function(function, window.input.schema())?;
+                            window_function(function)?;
                         }
                         Ok(TreeNodeRecursion::Continue)
                     })?;
@@ -36,7 +35,7 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-fn window_function(function: &WindowFunction, input: &DFSchema) -> Result<()> {
+fn window_function(function: &WindowFunction) -> Result<()> {
     let (name, params) = (function.fun.name(), &function.params);
     if ORDERED.contains(&name) && params.order_by.is_empty() {
         return plan_err!(
@@ -59,24 +58,12 @@ fn window_function(function: &WindowFunction, input: &DFSchema) -> Result<()> {
         return plan_err!("the second argument of nth_value must be 1 or more");
     }
     let frame = &params.window_frame;
-    let is_moment = |order: &datafusion::logical_expr::SortExpr| {
-        matches!(order.expr.get_type(input), Ok(DataType::Timestamp(..)))
-    };
     for bound in [&frame.start_bound, &frame.end_bound] {
         let (WindowFrameBound::Preceding(by) | WindowFrameBound::Following(by)) = bound else {
             continue;
         };
         if frame.units == WindowFrameUnits::Rows && is_beyond_int(by) {
             return plan_err!("the bounds of ROWS are INTs, and {by} is none");
-        }
-        if frame.units == WindowFrameUnits::Range
-            && params.order_by.iter().any(is_moment)
-            && is_whole_number(by)
-        {
-            return plan_err!(
-                "a RANGE of times is bounded by an INTERVAL, such as INTERVAL '1' DAY, and not by \
-                 the number {by}"
-            );
         }
     }
     Ok(())
@@ -92,10 +79,6 @@ fn is_whole(frame: &WindowFrame) -> bool {
 
 fn is_below_one(value: &ScalarValue) -> bool {
     value.to_string().parse::<i64>().is_ok_and(|value| value < 1)
-}
-
-fn is_whole_number(value: &ScalarValue) -> bool {
-    value.to_string().parse::<i64>().is_ok()
 }
 
 fn is_beyond_int(value: &ScalarValue) -> bool {

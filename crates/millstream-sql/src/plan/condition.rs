@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::{blame, logical};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
+use crate::functions::random;
 use crate::query::prepared::PreparedQuery;
 use crate::query::{rewrite, streams};
 use crate::syntax::lexer::{Lexed, SparkDialect};
@@ -79,6 +80,7 @@ impl Condition<'_> {
                         the query";
             return Err(Diagnostic::at(self.span, message).help(help).into());
         }
+        random::check_no_seed(&expr).map_err(blamed)?;
         match expr.get_type(schema).map_err(blamed)? {
             DataType::Boolean => Ok(Expr::IsTrue(Box::new(expr))),
             other => {

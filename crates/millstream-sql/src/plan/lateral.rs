@@ -4,24 +4,29 @@
 //! left. Here the operators of the right side are computed over the left's rows instead: `l` joined
 //! with what the subquery reads, then its conditions, then its columns. That is done for
 //! projections, conditions, inner joins and UNNEST, so that a chain of such subqueries is as long
-//! as its text; what has other operators stays for [`super::subqueries`], which read the left side
-//! twice.
+//! as its text. What has other operators, and LEFT JOIN, where rows must stay that meet no
+//! condition, is left to [`super::subqueries`], which read the left side twice.
 //!
 //! The subquery's columns get names of their own on the way, so that none of them can be taken for
 //! a column of the left side.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, RecursionUnnestOption, Result, UnnestOptions};
-use datafusion::logical_expr::{
-    Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, Unnest, lit, when,
-};
+use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Unnest};
+
+use super::subqueries::{is_correlated, of_join};
 
 /// `plan` with joins in place of the LATERAL subqueries for which there is one.
 pub(crate) fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut lowering = Lowering { names: 0 };
-    let lowered = plan.transform_up_with_subqueries(|node| match node {
-        LogicalPlan::Join(join) => lowering.join(join),
-        other => Ok(Transformed::no(other)),
+    let lowered = plan.transform_up_with_subqueries(|node| {
+        let joined = match of_join(&node)? {
+            Some((join, subquery)) if join.join_type == JoinType::Inner => {
+                lowering.inner(join, &subquery)?
+            }
+            _ => None,
+        };
+        Ok(joined.map_or_else(|| Transformed::no(node), Transformed::yes))
     });
     Ok(lowered?.data)
 }
@@ -37,56 +42,15 @@ struct Applied {
     columns: Vec<Column>,
 }
 
-/// A subquery as what it reads, its conditions and its columns, which may name the left's.
-struct Parts {
-    reads: LogicalPlan,
-    conditions: Vec<Expr>,
-    columns: Vec<Expr>,
-}
-
 impl Lowering {
-    fn join(&mut self, join: Join) -> Result<Transformed<LogicalPlan>> {
-        let lowered = match (subquery_of(&join.right), join.join_type) {
-            (Some(subquery), JoinType::Inner) => self.inner(&join, &subquery.subquery)?,
-            (Some(subquery), JoinType::Left) => self.left(&join, &subquery.subquery)?,
-            _ => None,
-        };
-        Ok(match lowered {
-            Some(plan) => Transformed::yes(plan),
-            None => Transformed::no(LogicalPlan::Join(join)),
-        })
-    }
-
     fn inner(&mut self, join: &Join, subquery: &LogicalPlan) -> Result<Option<LogicalPlan>> {
         let left = join.left.as_ref().clone();
         let Some(applied) = self.apply(left, subquery)? else { return Ok(None) };
-        let columns: Vec<Expr> = applied.columns.into_iter().map(Expr::Column).collect();
-        let names = Names { left: join.left.schema(), own: join.right.schema(), to: &columns };
+        let (left, own) = (join.left.schema(), join.right.schema());
+        let names = Names { left, own, to: &applied.columns };
         let Some(conditions) = conditions(join, &names)? else { return Ok(None) };
         let filtered = filter(applied.plan, conditions)?;
-        Ok(Some(named(filtered, join, columns)?))
-    }
-
-    /// Rows of the left without a partner stay, with NULL in the subquery's columns.
-    fn left(&mut self, join: &Join, subquery: &LogicalPlan) -> Result<Option<LogicalPlan>> {
-        let Some(parts) = self.parts(join.left.schema(), subquery)? else { return Ok(None) };
-        let names =
-            Names { left: join.left.schema(), own: join.right.schema(), to: &parts.columns };
-        let Some(more) = conditions(join, &names)? else { return Ok(None) };
-        let is_there = self.name();
-        let reads = parts.reads.schema().columns().into_iter().map(Expr::Column);
-        let reads = reads.chain([lit(true).alias(&is_there.name)]).collect::<Vec<_>>();
-        let reads = LogicalPlanBuilder::from(parts.reads).project(reads)?.build()?;
-        let mut on = parts.conditions;
-        on.extend(more);
-        if on.is_empty() {
-            on.push(lit(true));
-        }
-        let left = LogicalPlanBuilder::from(join.left.as_ref().clone());
-        let joined = left.join_on(reads, JoinType::Left, on)?.build()?;
-        let value = |column: Expr| when(Expr::Column(is_there.clone()).is_not_null(), column).end();
-        let columns = parts.columns.into_iter().map(value).collect::<Result<Vec<_>>>()?;
-        Ok(Some(named(joined, join, columns)?))
+        Ok(Some(named(filtered, join, applied.columns)?))
     }
 
     fn name(&mut self) -> Column {
@@ -125,9 +89,8 @@ impl Lowering {
             LogicalPlan::Filter(filtered) => {
                 let schema = left.schema().clone();
                 let Some(below) = self.apply(left, &filtered.input)? else { return Ok(None) };
-                let columns: Vec<Expr> = below.columns.iter().cloned().map(Expr::Column).collect();
                 let own = filtered.input.schema();
-                let names = Names { left: &schema, own, to: &columns };
+                let names = Names { left: &schema, own, to: &below.columns };
                 let Some(condition) = names.put(&filtered.predicate)? else { return Ok(None) };
                 let plan = filter(below.plan, vec![condition])?;
                 Ok(Some(Applied { plan, columns: below.columns }))
@@ -146,8 +109,7 @@ impl Lowering {
     ) -> Result<Option<Applied>> {
         let schema = left.schema().clone();
         let Some(below) = self.apply(left, input)? else { return Ok(None) };
-        let given: Vec<Expr> = below.columns.into_iter().map(Expr::Column).collect();
-        let names = Names { left: &schema, own: input.schema(), to: &given };
+        let names = Names { left: &schema, own: input.schema(), to: &below.columns };
         let mut all: Vec<Expr> = schema.columns().into_iter().map(Expr::Column).collect();
         let mut columns = Vec::with_capacity(exprs.len());
         for expr in exprs {
@@ -165,8 +127,7 @@ impl Lowering {
         let Some(first) = self.apply(left, &join.left)? else { return Ok(None) };
         let Some(second) = self.apply(first.plan, &join.right)? else { return Ok(None) };
         let columns = [first.columns, second.columns].concat();
-        let to: Vec<Expr> = columns.iter().cloned().map(Expr::Column).collect();
-        let names = Names { left: &schema, own: &join.schema, to: &to };
+        let names = Names { left: &schema, own: &join.schema, to: &columns };
         let Some(conditions) = conditions(join, &names)? else { return Ok(None) };
         Ok(Some(Applied { plan: filter(second.plan, conditions)?, columns }))
     }
@@ -203,36 +164,6 @@ impl Lowering {
         let plan = LogicalPlanBuilder::from(below.plan).unnest_columns_with_options(lists, options);
         Ok(Some(Applied { plan: plan?.build()?, columns }))
     }
-
-    /// Takes a subquery apart where it has nothing but projections and conditions.
-    fn parts(&mut self, left: &DFSchema, right: &LogicalPlan) -> Result<Option<Parts>> {
-        if !is_correlated(right)? {
-            let Applied { plan: reads, columns } = self.renamed(right)?;
-            let columns = columns.into_iter().map(Expr::Column).collect();
-            return Ok(Some(Parts { reads, conditions: Vec::new(), columns }));
-        }
-        match right {
-            LogicalPlan::SubqueryAlias(alias) => self.parts(left, &alias.input),
-            LogicalPlan::Projection(projection) => {
-                let Some(parts) = self.parts(left, &projection.input)? else { return Ok(None) };
-                let names = Names { left, own: projection.input.schema(), to: &parts.columns };
-                let mut columns = Vec::with_capacity(projection.expr.len());
-                for expr in &projection.expr {
-                    let Some(expr) = names.put(expr)? else { return Ok(None) };
-                    columns.push(expr.unalias());
-                }
-                Ok(Some(Parts { columns, ..parts }))
-            }
-            LogicalPlan::Filter(filtered) => {
-                let Some(mut parts) = self.parts(left, &filtered.input)? else { return Ok(None) };
-                let names = Names { left, own: filtered.input.schema(), to: &parts.columns };
-                let Some(condition) = names.put(&filtered.predicate)? else { return Ok(None) };
-                parts.conditions.push(condition);
-                Ok(Some(parts))
-            }
-            _ => Ok(None),
-        }
-    }
 }
 
 /// What the columns in an expression of a subquery are called above the join.
@@ -241,7 +172,7 @@ struct Names<'a> {
     /// The columns that the expression sees within the subquery.
     own: &'a DFSchema,
     /// What each of these is.
-    to: &'a [Expr],
+    to: &'a [Column],
 }
 
 impl Names<'_> {
@@ -259,14 +190,11 @@ impl Names<'_> {
                     Transformed::new(expr, false, TreeNodeRecursion::Stop)
                 }
                 Expr::Column(column) => match self.own.maybe_index_of_column(&column) {
-                    // What takes its place is not looked into.
-                    Some(at) => {
-                        Transformed::new(self.to[at].clone(), true, TreeNodeRecursion::Jump)
-                    }
+                    Some(at) => Transformed::yes(Expr::Column(self.to[at].clone())),
                     None => Transformed::no(Expr::Column(column)),
                 },
                 Expr::OuterReferenceColumn(_, column) if self.left.has_column(&column) => {
-                    Transformed::new(Expr::Column(column), true, TreeNodeRecursion::Jump)
+                    Transformed::yes(Expr::Column(column))
                 }
                 other => Transformed::no(other),
             })
@@ -294,26 +222,14 @@ fn filter(plan: LogicalPlan, conditions: Vec<Expr>) -> Result<LogicalPlan> {
 }
 
 /// The columns of `join` under their names: those of its left side, and `columns`.
-fn named(plan: LogicalPlan, join: &Join, columns: Vec<Expr>) -> Result<LogicalPlan> {
+fn named(plan: LogicalPlan, join: &Join, columns: Vec<Column>) -> Result<LogicalPlan> {
     let right = join.right.schema();
     let left = join.left.schema().columns().into_iter().map(Expr::Column);
     let own = columns.into_iter().enumerate().map(|(at, column)| {
         let (table, field) = right.qualified_field(at);
-        column.alias_qualified(table.cloned(), field.name())
+        Expr::Column(column).alias_qualified(table.cloned(), field.name())
     });
     LogicalPlanBuilder::from(plan).project(left.chain(own))?.build()
-}
-
-fn subquery_of(right: &LogicalPlan) -> Option<&Subquery> {
-    match right {
-        LogicalPlan::Subquery(subquery) => Some(subquery),
-        LogicalPlan::SubqueryAlias(alias) => match alias.input.as_ref() {
-            LogicalPlan::Subquery(subquery) => Some(subquery),
-            // `AS t(a, b)` is a projection.
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 /// A SELECT without FROM reads one row without columns.
@@ -324,13 +240,4 @@ fn is_one_row(plan: &LogicalPlan) -> bool {
         }
         _ => false,
     }
-}
-
-fn is_correlated(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        found |= node.contains_outer_reference();
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
 }

@@ -9,8 +9,7 @@ use futures::FutureExt;
 
 use super::{blame, checks, grouping_sets, lateral, recursion, subqueries, windows};
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::functions::literals;
-use crate::functions::only_row::only_row;
+use crate::functions::{literals, random};
 use crate::plan::optimize;
 use crate::query::prepared::{PreparedQuery, STREAM_PREFIX};
 
@@ -64,7 +63,10 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     })?;
     checks::check(&plan)?;
     recursion::check_places(&plan)?;
-    let plan = subqueries::joined(lateral::lower(plan)?, only_row(), reads_stream)?;
+    let plan = subqueries::joined(lateral::lower(plan)?, reads_stream)?;
+    // Not before subqueries are joins: beside one even a single row may be in any partition.
+    random::check_seeds(&plan)?;
+    recursion::check_reads(&plan)?;
     recursion::check_types(&plan, state)?;
     let plan = optimize::analyze(state, plan)?;
     let plan = grouping_sets::without_empty(plan, reads_stream)?;

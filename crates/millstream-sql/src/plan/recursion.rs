@@ -28,6 +28,20 @@ pub(super) fn check_places(plan: &LogicalPlan) -> Result<()> {
     })
 }
 
+/// Refuses queries whose rows so far are read twice once subqueries are joins: DataFusion hands
+/// them out once.
+pub(super) fn check_reads(plan: &LogicalPlan) -> Result<()> {
+    each(plan, |query| {
+        if reads(&query.recursive_term, &query.name)? <= 1 {
+            return Ok(());
+        }
+        plan_err!(
+            "a subquery of a recursive query cannot refer to the rows so far like this, which are \
+             read once only; write it as a JOIN"
+        )
+    })
+}
+
 /// Refuses queries whose parts have other types: those of the first part hold.
 pub(super) fn check_types(plan: &LogicalPlan, state: &SessionState) -> Result<()> {
     each(plan, |query| {

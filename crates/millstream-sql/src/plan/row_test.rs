@@ -78,5 +78,7 @@ mod tests {
         let unknown = RowTest::new("price > 1", &schema, "--where", 0).expect_err("no column");
         assert!(unknown.0[0].message.contains("price"), "{unknown:?}");
         assert!(RowTest::new("country", &schema, "--where", 0).is_err(), "no condition");
+        let seeded = RowTest::new("rand(1) < 0.5D", &schema, "--where", 0).expect_err("a seed");
+        assert!(seeded.0[0].message.contains("takes a seed only"), "{seeded:?}");
     }
 }

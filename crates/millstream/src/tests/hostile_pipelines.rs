@@ -98,6 +98,9 @@ fn nested_queries_are_planned_in_little_time() {
     accepted(&format!("SELECT n FROM {}", nested("(SELECT n FROM ", "STREAM s")));
     let within = nested("n IN (SELECT n FROM s WHERE ", "n = 1");
     accepted(&format!("SELECT n FROM STREAM s WHERE {within}"));
+    // A value that is used twice is computed once.
+    let doubled = nested("(SELECT x + x AS x FROM ", "(SELECT o.n AS x)");
+    accepted(&format!("SELECT l.x FROM s AS o LEFT JOIN LATERAL {doubled} AS l"));
     let joined = "((SELECT * FROM ".repeat(12) + "s" + &") AS a)".repeat(12);
     let _ = select(&format!("SELECT * FROM {joined}"));
 }
@@ -122,6 +125,12 @@ fn subqueries_that_read_rows_twice_are_planned_or_refused() {
     };
     accepted(&lateral(3));
     refused(&lateral(30), too_many);
+    let outer = |count: usize| {
+        let one = |n: usize| format!(" LEFT JOIN LATERAL (SELECT o.n + {n} AS c) AS l{n}");
+        format!("SELECT o.n FROM s AS o{}", (0..count).map(one).collect::<String>())
+    };
+    accepted(&outer(3));
+    refused(&outer(30), too_many);
     let derived = |count: usize| {
         (0..count).fold("SELECT n FROM s".to_owned(), |from, level| {
             let value = format!("(SELECT count(*) FROM s AS u WHERE u.n > d{level}.n)");
@@ -130,6 +139,9 @@ fn subqueries_that_read_rows_twice_are_planned_or_refused() {
     };
     accepted(&derived(3));
     refused(&derived(20), too_many);
+    let step = "SELECT l.m FROM r LEFT JOIN LATERAL (SELECT r.n + 1 AS m) AS l WHERE r.n < 3";
+    let recursive = format!("WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL {step}) SELECT n FROM r");
+    refused(&recursive, "read once only");
 }
 
 #[test]
@@ -283,6 +295,7 @@ pub(super) const NESTING: &[(&str, &str)] = &[
     ("(WITH c AS (SELECT * FROM s) SELECT * FROM ", ") AS c"),
     ("(s JOIN ", " ON true)"),
     ("s JOIN LATERAL (SELECT ", ") AS l"),
+    ("s LEFT JOIN LATERAL (SELECT ", ") AS l"),
     ("s, ", " "),
     ("SELECT * FROM s UNION ALL (", ")"),
     ("n IN (", ")"),

@@ -72,6 +72,18 @@ pub(super) fn check_steady(exprs: &[Expr]) -> Result<()> {
     Ok(())
 }
 
+/// Whether `plan` may have other rows when it is computed again.
+pub(super) fn has_random(plan: &LogicalPlan) -> Result<bool> {
+    let mut random = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            random |= is_random(expr)?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(random)
+}
+
 /// Whether `expr` may have another value when it is computed again for the same row.
 fn is_random(expr: &Expr) -> Result<bool> {
     expr.exists(|expr| {

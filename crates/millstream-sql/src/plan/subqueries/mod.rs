@@ -6,7 +6,7 @@
 //! expressions reads its input with columns for their values ([`values`]), which are found for all
 //! rows at once ([`domain`]). [`copies`] bounds what this reads twice, [`references`] says what a
 //! subquery refers to, [`rows`] what `(a, b) IN (...)` compares, and [`lateral`] is about
-//! subqueries in FROM.
+//! subqueries in FROM, which are made joins of before.
 //!
 //! A node that reads a stream stays as it is: its rows would have to be read twice.
 
@@ -33,17 +33,18 @@ use datafusion::logical_expr::{
 
 use copies::Copies;
 use references::{has_subquery, node_has_subquery};
-use values::{Input, OnlyRow};
+use values::Input;
 
-/// Makes joins of subqueries. `only_row` lets no value of several rows pass; `is_stream` tells a
-/// plan that reads a stream.
+pub(super) use lateral::of_join;
+pub(super) use references::is_correlated;
+
+/// Makes joins of subqueries. `is_stream` tells a plan that reads a stream.
 pub(super) fn joined(
     plan: LogicalPlan,
-    only_row: OnlyRow,
     is_stream: fn(&LogicalPlan) -> bool,
 ) -> Result<LogicalPlan> {
-    let (names, copies) = (Names::default(), Copies::default());
-    Walk { only_row, is_stream, names, copies }.plan(plan)
+    let walk = Walk { is_stream, names: Names::default(), copies: Copies::default() };
+    walk.plan(walk.laterals(plan)?)
 }
 
 /// Names that no query has.
@@ -59,7 +60,6 @@ impl Names {
 }
 
 struct Walk {
-    only_row: OnlyRow,
     is_stream: fn(&LogicalPlan) -> bool,
     names: Names,
     copies: Copies,
@@ -67,14 +67,7 @@ struct Walk {
 
 impl Walk {
     fn plan(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        let changed = plan.transform_down_up(
-            |node| match lateral::of_join(&node) {
-                Some(subquery) => self.lateral(&node, subquery).map(Transformed::yes),
-                None => Ok(Transformed::no(node)),
-            },
-            |node| self.after_its_inputs(node),
-        )?;
-        Ok(changed.data)
+        Ok(plan.transform_up(|node| self.after_its_inputs(node))?.data)
     }
 
     fn after_its_inputs(&self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Expr, Operator};
 
 /// `expr`, in which NOT stands before no `IN (SELECT ...)`, nor before AND and OR of such.
 pub(super) fn within(expr: Expr) -> Result<Expr> {
-    let changed = expr.transform_down(|expr| {
+    let changed = expr.transform_up(|expr| {
         Ok(match expr {
             Expr::Not(inner) if has_in(&inner)? => Transformed::yes(negated(*inner)?),
             other => Transformed::no(other),
@@ -23,15 +23,13 @@ fn has_in(expr: &Expr) -> Result<bool> {
     expr.exists(|expr| Ok(matches!(expr, Expr::InSubquery(_))))
 }
 
+/// NOT `expr`, in which NOT has been moved already.
 fn negated(expr: Expr) -> Result<Expr> {
     Ok(match expr {
         Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
             Expr::InSubquery(InSubquery { expr, subquery, negated: !negated })
         }
-        Expr::Not(inner) => match *inner {
-            Expr::Not(inner) => negated(*inner)?,
-            other => other,
-        },
+        Expr::Not(inner) => *inner,
         Expr::BinaryExpr(BinaryExpr { left, op, right })
             if matches!(op, Operator::And | Operator::Or)
                 && (has_in(&left)? || has_in(&right)?) =>

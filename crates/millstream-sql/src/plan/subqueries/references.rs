@@ -59,7 +59,7 @@ pub(super) fn outer_columns_of_expr(expr: &Expr, here: &DFSchema) -> Result<Vec<
 }
 
 /// Whether `plan` refers to columns outside of it.
-pub(super) fn is_correlated(plan: &LogicalPlan) -> Result<bool> {
+pub(in crate::plan) fn is_correlated(plan: &LogicalPlan) -> Result<bool> {
     Ok(!outer_columns(plan)?.is_empty())
 }
 

@@ -1,14 +1,12 @@
 //! What a subquery is worth for each row of the query around it: columns that joins add.
 
-use std::sync::Arc;
-
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
 use datafusion::functions_aggregate::expr_fn::{count, first_value};
 use datafusion::logical_expr::expr::{Case, Exists, InSubquery};
 use datafusion::logical_expr::{
-    Aggregate, EmptyRelation, Expr, ExprSchemable, FetchType, JoinType, Limit, LogicalPlan,
-    LogicalPlanBuilder, ScalarUDF, Subquery, cast, lit,
+    Aggregate, Expr, ExprSchemable, FetchType, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery,
+    cast, lit,
 };
 
 use super::Walk;
@@ -17,6 +15,7 @@ use super::domain::{Domain, is_same};
 use super::references::{is_correlated, outer_columns};
 use super::{negations, rows};
 use crate::functions::common_types::compared_as;
+use crate::functions::only_row::only_row;
 
 /// The input of a node whose expressions have subqueries.
 pub(super) struct Input<'a> {
@@ -246,8 +245,7 @@ impl<'a> Input<'a> {
         let first = first_value(column, Vec::new()).alias(&value.name);
         let counted = [first, count(lit(1)).alias(&rows.name)];
         self.join(right.aggregate(own, counted)?.build()?, same)?;
-        let args = vec![Expr::Column(value), Expr::Column(rows)];
-        Ok(ScalarUDF::call(&self.walk.only_row, args))
+        Ok(only_row().call(vec![Expr::Column(value), Expr::Column(rows)]))
     }
 }
 
@@ -272,13 +270,10 @@ fn is_one_row(plan: &LogicalPlan) -> Result<bool> {
         | LogicalPlan::Sort(_)
         | LogicalPlan::Filter(_) => is_one_row(plan.inputs()[0])?,
         LogicalPlan::Aggregate(Aggregate { group_expr, .. }) => group_expr.is_empty(),
-        LogicalPlan::Limit(limit @ Limit { .. }) => {
+        LogicalPlan::Limit(limit) => {
             matches!(limit.get_fetch_type()?, FetchType::Literal(Some(0 | 1)))
         }
-        LogicalPlan::EmptyRelation(EmptyRelation { .. }) => true,
+        LogicalPlan::EmptyRelation(_) => true,
         _ => false,
     })
 }
-
-/// The function that lets no value of several rows pass.
-pub(super) type OnlyRow = Arc<ScalarUDF>;
