@@ -18,6 +18,7 @@ pub mod auto;
 pub mod client;
 pub mod codec;
 mod connect;
+mod connections;
 mod control;
 pub mod coordinator;
 mod ending;

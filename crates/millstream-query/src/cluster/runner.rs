@@ -38,6 +38,7 @@ use tonic::transport::Endpoint;
 
 use super::answer::{WorkDirectory, Written};
 use super::codec::PlanCodec;
+use super::connections::Connections;
 use super::ending::{End, cancelled, ending};
 use super::error::ClusterError;
 use super::listen;
@@ -56,6 +57,11 @@ const REQUEST_BYTES_MAX: usize = 64 << 20;
 /// How long a request may take to arrive; one that comes byte by byte would keep its connection
 /// for ever.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// How many bytes the node may send ahead over the connection that all fetches of a task share,
+/// and for one of them. With HTTP/2's 64 KiB a way of 1 ms would carry 64 MB/s.
+const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
+const FETCH_WINDOW_BYTES: u32 = 4 << 20;
 
 /// How a runner is set up.
 #[derive(Clone, Debug)]
@@ -76,7 +82,6 @@ pub struct Runner {
     settings: RunnerSettings,
     state: SessionState,
     codec: PlanCodec,
-    engine: DefaultExecutionEngine,
     room: Arc<Semaphore>,
 }
 
@@ -88,8 +93,8 @@ impl Runner {
     pub fn new(env: Env, settings: RunnerSettings) -> Result<Self, QueryError> {
         let state = session_state(&settings.limits, &BatchClock::default())?;
         let room = Arc::new(Semaphore::new(settings.tasks));
-        let (codec, engine) = (PlanCodec::new(&state), DefaultExecutionEngine::new());
-        Ok(Self { env, settings, state, codec, engine, room })
+        let codec = PlanCodec::new(&state);
+        Ok(Self { env, settings, state, codec, room })
     }
 
     /// Runs the task in `request`, sees to its answer, and gives what goes back. When `end` has
@@ -124,7 +129,9 @@ impl Runner {
         let context = self.context(header)?;
         let plan = PhysicalPlanNode::try_decode(plan)?;
         let plan = ending(plan.try_into_physical_plan(&context, &self.codec)?, end)?;
-        let stage = self.engine.create_query_stage_exec(
+        let connections = Arc::new(Connections::default());
+        let engine = DefaultExecutionEngine::with_client_pool(connections);
+        let stage = engine.create_query_stage_exec(
             header.job.clone().into(),
             header.stage,
             header.task,
@@ -189,7 +196,12 @@ impl Runner {
         if let Some(proxy) = header.proxy.clone() {
             config = config.with_ballista_shuffle_reader_remote_prefer_flight(true);
             let security = self.settings.security.clone();
-            let to_proxy = move |_: Endpoint| Ok(security.endpoint(&proxy)?);
+            let to_proxy = move |_: Endpoint| {
+                let endpoint = security.endpoint(&proxy)?;
+                Ok(endpoint
+                    .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+                    .initial_stream_window_size(FETCH_WINDOW_BYTES))
+            };
             config = config.with_ballista_override_create_grpc_client_endpoint(Arc::new(to_proxy));
         }
         Ok(Arc::new(TaskContext::new(
