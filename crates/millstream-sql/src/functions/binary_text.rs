@@ -51,12 +51,14 @@ enum Form {
 
 impl Form {
     fn of(name: &str) -> Option<Self> {
-        match name.to_lowercase().as_str() {
-            "hex" => Some(Self::Hex),
-            "base64" => Some(Self::Base64),
-            "utf-8" | "utf8" => Some(Self::Utf8),
-            _ => None,
-        }
+        let known = [
+            ("hex", Self::Hex),
+            ("base64", Self::Base64),
+            ("utf-8", Self::Utf8),
+            ("utf8", Self::Utf8),
+        ];
+        let found = known.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
+        found.map(|(_, form)| form)
     }
 
     fn read(self, text: &str) -> Option<Vec<u8>> {

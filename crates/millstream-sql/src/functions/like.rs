@@ -33,10 +33,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
 /// `like(value, pattern[, escape])`.
 fn like(args: &Arguments, ignores_case: bool) -> Result<ArrayRef> {
     let escapes = (args.len() > 2).then(|| args.text(2));
-    let lower = |text: &str| if ignores_case { text.to_lowercase() } else { text.to_owned() };
     let (values, constant_value) = args.array(0);
-    let values: StringArray =
-        values.as_string::<i32>().iter().map(|value| value.map(lower)).collect();
+    let values: ArrayRef = match ignores_case {
+        true => {
+            let lower = values.as_string::<i32>().iter().map(|value| value.map(str::to_lowercase));
+            Arc::new(lower.collect::<StringArray>())
+        }
+        false => Arc::clone(values),
+    };
     // With an escape of its own for each row, a pattern has to be read for each row.
     let constant = args.array(1).1 && (args.len() < 3 || args.array(2).1);
     let patterns = args.text(1);
@@ -47,12 +51,15 @@ fn like(args: &Arguments, ignores_case: bool) -> Result<ArrayRef> {
             Some(escapes) => escapes.get(row).map(one_character).transpose()?,
         };
         match (patterns.get(row), escape) {
-            (Some(pattern), Some(escape)) => Ok(Some(in_arrow(&lower(pattern), escape)?)),
+            (Some(pattern), Some(escape)) if ignores_case => {
+                in_arrow(&pattern.to_lowercase(), escape).map(Some)
+            }
+            (Some(pattern), Some(escape)) => in_arrow(pattern, escape).map(Some),
             _ => Ok(None),
         }
     };
     let patterns = (0..rows).map(pattern).collect::<Result<StringArray>>()?;
-    let values = side(Arc::new(values), constant_value);
+    let values = side(values, constant_value);
     let patterns = side(Arc::new(patterns), constant);
     Ok(Arc::new(arrow::compute::like(values.as_ref(), patterns.as_ref())?))
 }

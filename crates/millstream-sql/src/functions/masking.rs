@@ -42,12 +42,11 @@ fn mask(args: &Arguments) -> Result<ArrayRef> {
     if (1..args.len()).any(|at| !args.array(at).1) {
         return exec_err!("mask: what replaces characters must be a literal");
     }
-    let given: Vec<_> = (1..args.len()).map(|at| args.text(at)).collect();
+    let mut masks = DEFAULTS;
+    for (mask, at) in masks.iter_mut().zip(1..args.len()) {
+        *mask = args.text(at).get(0).map(one_character).transpose()?;
+    }
     args.write(|row, out| {
-        let mut masks = DEFAULTS;
-        for (mask, given) in masks.iter_mut().zip(&given) {
-            *mask = given.get(row).map(one_character).transpose()?;
-        }
         let Some(text) = texts.get(row) else { return Ok(false) };
         for char in text.chars() {
             // Beyond 16 bits Java has two characters, which are letters of no kind.
