@@ -45,10 +45,11 @@ fn like(args: &Arguments, ignores_case: bool) -> Result<ArrayRef> {
     let constant = args.array(1).1 && (args.len() < 3 || args.array(2).1);
     let patterns = args.text(1);
     let rows = if constant { 1 } else { args.rows };
+    let read = |escape| one_character("the escape of LIKE", escape);
     let pattern = |row: usize| -> Result<Option<String>> {
         let escape = match &escapes {
             None => Some('\\'),
-            Some(escapes) => escapes.get(row).map(one_character).transpose()?,
+            Some(escapes) => escapes.get(row).map(read).transpose()?,
         };
         match (patterns.get(row), escape) {
             (Some(pattern), Some(escape)) if ignores_case => {
@@ -68,11 +69,12 @@ fn side(array: ArrayRef, constant: bool) -> Box<dyn Datum> {
     if constant { Box::new(Scalar::new(array)) } else { Box::new(array) }
 }
 
-fn one_character(escape: &str) -> Result<char> {
-    let mut chars = escape.chars();
+/// The only character of `text`; one of more than 16 bits is two in Java.
+pub(super) fn one_character(what: &str, text: &str) -> Result<char> {
+    let mut chars = text.chars();
     match (chars.next(), chars.next()) {
-        (Some(escape), None) => Ok(escape),
-        _ => exec_err!("the escape of LIKE is one character, not '{escape}'"),
+        (Some(char), None) if char.len_utf16() == 1 => Ok(char),
+        _ => exec_err!("{what} is one character, not '{text}'"),
     }
 }
 
@@ -140,6 +142,13 @@ fn of_list(args: &Arguments, all: bool, negated: bool) -> Result<ArrayRef> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_character_is_one_in_java() {
+        let read = |text| one_character("it", text).ok();
+        assert_eq!(read("é"), Some('é'));
+        assert_eq!([read(""), read("ab"), read("😀")], [None; 3]);
+    }
 
     #[test]
     fn an_escape_makes_the_next_character_plain() {

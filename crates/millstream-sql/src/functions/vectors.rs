@@ -6,19 +6,24 @@ use std::sync::Arc;
 
 use arrow::array::builder::{Float32Builder, ListBuilder};
 use arrow::array::{Array, ArrayRef, AsArray, Float32Array, ListArray};
-use arrow::datatypes::{DataType, Field, Float32Type};
+use arrow::datatypes::{DataType, Float32Type};
 use datafusion::common::{Result, exec_err, plan_err};
 
 use super::define::{Arguments, Function, Param};
-use crate::types::spark_type;
+use crate::types::{list_of, spark_type};
 
 use Param::Any;
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("vector_norm", &[Any, Any], |args| one(args, DataType::Float32), norm)
         .required(1),
-    Function::new("vector_normalize", &[Any, Any], |args| one(args, vector()), normalize)
-        .required(1),
+    Function::new(
+        "vector_normalize",
+        &[Any, Any],
+        |args| one(args, list_of(DataType::Float32)),
+        normalize,
+    )
+    .required(1),
     Function::new("vector_inner_product", &[Any, Any], two, |args| {
         of_two(args, "vector_inner_product", |left, right| Some(inner_product(left, right)))
     }),
@@ -30,13 +35,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-fn vector() -> DataType {
-    DataType::List(Arc::new(Field::new_list_field(DataType::Float32, true)))
-}
-
 /// # Errors
 /// The type is not that of a vector; nothing is cast to it.
-fn is_vector(given: &DataType) -> Result<()> {
+pub(super) fn is_vector(given: &DataType) -> Result<()> {
     match given {
         DataType::List(item) if *item.data_type() == DataType::Float32 => Ok(()),
         other => plan_err!(
