@@ -177,11 +177,6 @@ fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> 
             return Ok(lit(field_type(&field).to_lowercase()));
         }
         ("arrays_zip", _) => return Ok(zipped(call, schema)),
-        ("elt", [_, values @ ..]) if values.contains(&DataType::Binary) => {
-            return plan_err!(
-                "elt of BINARY is not supported yet; write CASE, or decode(x, 'utf-8')"
-            );
-        }
         ("pmod", [left, right]) if left.is_string() && right.is_string() => {
             return plan_err!("pmod takes numbers and got two STRINGs; cast one of them");
         }

@@ -54,16 +54,21 @@ fn converted(text: &str, from: i32, to: i32, out: &mut String) -> Result<bool> {
     Ok(true)
 }
 
+const DIGITS: &[u8; 36] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
 fn write(mut value: u64, base: u64, out: &mut String) {
-    let mut digits = Vec::new();
+    // One for each bit, if the base is two.
+    let mut digits = [0; 64];
+    let mut first = digits.len();
     loop {
-        digits.extend(char::from_digit((value % base) as u32, base as u32));
+        first -= 1;
+        digits[first] = DIGITS[(value % base) as usize];
         value /= base;
         if value == 0 {
             break;
         }
     }
-    out.extend(digits.iter().rev().map(char::to_ascii_uppercase));
+    out.extend(digits[first..].iter().copied().map(char::from));
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Text and the bytes that it writes, by the name of a form: `to_binary`, `try_to_binary`, and
 //! `to_char` of bytes, of times and of numbers.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::builder::BinaryBuilder;
@@ -12,9 +13,9 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use datafusion::common::{Result, exec_err, plan_err};
 
+use super::datetime::LastPattern;
 use super::define::{Arguments, Function, Param, returns_text, within_column};
 use super::number_forms;
-use super::time_pattern::TimePattern;
 use crate::types::{spark_type, timestamp};
 
 use Param::{Any, Text, TextOrBinary};
@@ -51,12 +52,14 @@ enum Form {
 
 impl Form {
     fn of(name: &str) -> Option<Self> {
-        match name.to_lowercase().as_str() {
-            "hex" => Some(Self::Hex),
-            "base64" => Some(Self::Base64),
-            "utf-8" | "utf8" => Some(Self::Utf8),
-            _ => None,
-        }
+        let known = [
+            ("hex", Self::Hex),
+            ("base64", Self::Base64),
+            ("utf-8", Self::Utf8),
+            ("utf8", Self::Utf8),
+        ];
+        let found = known.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
+        found.map(|(_, form)| form)
     }
 
     fn read(self, text: &str) -> Option<Vec<u8>> {
@@ -159,16 +162,11 @@ fn to_char(args: &Arguments) -> Result<ArrayRef> {
                 return Ok(false);
             };
             match Form::of(name) {
-                Some(Form::Hex) => bytes.value(at).iter().for_each(|byte| {
-                    let digits = [byte >> 4, byte & 15].map(u32::from);
-                    let digit = |digit: u32| char::from_digit(digit, 16);
-                    out.extend(
-                        digits
-                            .into_iter()
-                            .filter_map(digit)
-                            .map(|digit| digit.to_ascii_uppercase()),
-                    );
-                }),
+                Some(Form::Hex) => {
+                    for byte in bytes.value(at) {
+                        let _ = write!(out, "{byte:02X}");
+                    }
+                }
                 Some(Form::Base64) => BASE64.encode_string(bytes.value(at), out),
                 Some(Form::Utf8) => match std::str::from_utf8(bytes.value(at)) {
                     Ok(text) => out.push_str(text),
@@ -185,16 +183,10 @@ fn to_char(args: &Arguments) -> Result<ArrayRef> {
     }
     let times = super::cast::cast(&args.expanded(0)?, &timestamp(), true)?;
     let times = times.as_primitive::<TimestampMicrosecondType>();
-    let mut last: Option<(&str, TimePattern)> = None;
-    args.write(|row, out| {
-        let Some(pattern) = forms.get(row) else { return Ok(false) };
-        if last.as_ref().is_none_or(|(text, _)| *text != pattern) {
-            last = Some((pattern, TimePattern::parse(pattern)?));
-        }
-        match &last {
-            Some((_, pattern)) if times.is_valid(row) => Ok(pattern.write(times.value(row), out)),
-            _ => Ok(false),
-        }
+    let mut last = LastPattern::default();
+    args.write(|row, out| match forms.get(row) {
+        Some(pattern) if times.is_valid(row) => Ok(last.get(pattern)?.write(times.value(row), out)),
+        _ => Ok(false),
     })
 }
 

@@ -36,6 +36,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("sort_array", &[Param::Array, Boolean], same, sort_array).required(1),
     Function::new("array_sort", &[Param::Array], same, array_sort),
     Function::new("concat", &[Any], concat_type, concat).required(0).variadic(),
+    // Streams that began before this was ours have a BIGINT in their state.
+    Function::new("elt", &[Param::Long, Param::TextOrBinary], elt_type, elt).variadic(),
     Function::new("array_size", &[Param::Array], returns_int, size),
     Function::new("size", &[Any], returns_int, size).aliases(&["cardinality"]),
 ];
@@ -391,6 +393,35 @@ fn concat(args: &Arguments) -> Result<ArrayRef> {
             })
         }
     }
+}
+
+fn elt_type(args: &[DataType]) -> Result<DataType> {
+    concat_type(&args[1..])
+}
+
+/// One of the arguments after the first, by its number from 1.
+fn elt(args: &Arguments) -> Result<ArrayRef> {
+    let values = (1..args.len()).map(|at| {
+        let (values, constant) = args.array(at);
+        Ok((super::cast::cast(values, &args.returns, true)?, constant))
+    });
+    let values = values.collect::<Result<Vec<_>>>()?;
+    let count = values.len();
+    let numbers = args.long(0);
+    let place = |row: usize| {
+        // What stands after the values is NULL.
+        let Some(number) = numbers.get(row) else { return Ok((count, 0)) };
+        let at = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+        match at.filter(|at| *at < count) {
+            Some(at) => Ok((at, if values[at].1 { 0 } else { row })),
+            None => exec_err!("elt: value {number} is asked for and there are {count}"),
+        }
+    };
+    let places = (0..args.rows).map(place).collect::<Result<Vec<_>>>()?;
+    let nothing = arrow::array::new_null_array(&args.returns, 1);
+    let mut columns: Vec<&dyn Array> = values.iter().map(|(value, _)| value.as_ref()).collect();
+    columns.push(nothing.as_ref());
+    Ok(interleave(&columns, &places)?)
 }
 
 fn concat_bytes(parts: &[(ArrayRef, bool)], rows: usize) -> Result<ArrayRef> {

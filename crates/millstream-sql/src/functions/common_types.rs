@@ -24,6 +24,11 @@ pub(super) fn common_type(types: &[DataType]) -> Option<DataType> {
     with_decimals(types).or_else(|| type_union_resolution(types))
 }
 
+/// The type that two values are compared as.
+pub(super) fn compared(left: &DataType, right: &DataType) -> Option<DataType> {
+    with_decimals(&[left.clone(), right.clone()]).or_else(|| comparison_coercion(left, right))
+}
+
 /// The type that a column of the type `of` is cast to where it is compared with one of the type
 /// `beside`, if values of it that differ may be the same then. Not of whole numbers and decimals,
 /// which stay what they are.
@@ -113,7 +118,7 @@ fn of_times(types: &[&DataType]) -> Option<DataType> {
 }
 
 /// Refuses INTERVALs of months beside those of days: a month has no fixed length.
-fn check_intervals(types: &[DataType]) -> Result<()> {
+pub(super) fn check_intervals(types: &[DataType]) -> Result<()> {
     let months = types.contains(&DataType::Interval(IntervalUnit::YearMonth));
     let days = types.iter().any(|of| matches!(of, DataType::Duration(_)));
     if months && days {
@@ -322,7 +327,7 @@ fn call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         let func = super::sequences::for_types(&types).unwrap_or(function.func);
         return Ok(Expr::ScalarFunction(ScalarFunction { func, args: function.args }));
     }
-    if name == "nullif" && function.args.len() == 2 {
+    if name == "nullif" {
         return null_if(function, schema);
     }
     let operation = Operation::of_function(name);
@@ -356,14 +361,15 @@ fn if_there(args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
     Ok(Expr::Case(common_case(case, schema)?))
 }
 
-/// `nullif` compares in the common type, and its result has the type of the first argument.
-fn null_if(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
-    let types = function.args.iter().map(|arg| arg.get_type(schema)).collect::<Result<Vec<_>>>()?;
-    let common = common_type(&types);
-    let args = cast_together(function.args, schema)?;
-    let call = Expr::ScalarFunction(ScalarFunction { args, ..function });
-    let is_same = common.is_none_or(|common| common == types[0]) || types[0].is_null();
-    Ok(if is_same { call } else { cast(call, types[0].clone()) })
+/// What `nullif` compares with a decimal: a literal has as many digits as it is written with.
+fn null_if(mut function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
+    if let [left, right] = function.args.as_slice() {
+        let types = [left.get_type(schema)?, right.get_type(schema)?];
+        if let Some([_, exact]) = exact_types([left, right], &types) {
+            function.args[1] = cast_to(right.clone(), &types[1], &exact)?;
+        }
+    }
+    Ok(Expr::ScalarFunction(function))
 }
 
 /// Casts the columns of a VALUES to their common types where decimals are among them. The casts

@@ -124,13 +124,13 @@ fn part(args: &Arguments, part: fn(NaiveDateTime) -> i32) -> Result<ArrayRef> {
 
 /// The pattern parsed last: it is nearly always the same for all rows.
 #[derive(Default)]
-struct LastPattern {
+pub(super) struct LastPattern {
     text: String,
     pattern: Option<TimePattern>,
 }
 
 impl LastPattern {
-    fn get(&mut self, text: &str) -> Result<&TimePattern> {
+    pub(super) fn get(&mut self, text: &str) -> Result<&TimePattern> {
         if self.pattern.is_none() || self.text != text {
             self.pattern = Some(TimePattern::parse(text)?);
             text.clone_into(&mut self.text);

@@ -69,7 +69,8 @@ impl OfElements {
     }
 }
 
-fn element(list: &DataType) -> Result<FieldRef> {
+/// The field of the elements of arrays of the type `list`.
+pub(super) fn element(list: &DataType) -> Result<FieldRef> {
     match list {
         DataType::List(item) => Ok(Arc::clone(item)),
         other => plan_err!("expected an ARRAY, found {}", spark_type(other)),

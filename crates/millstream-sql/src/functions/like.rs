@@ -33,26 +33,34 @@ pub(super) const FUNCTIONS: &[Function] = &[
 /// `like(value, pattern[, escape])`.
 fn like(args: &Arguments, ignores_case: bool) -> Result<ArrayRef> {
     let escapes = (args.len() > 2).then(|| args.text(2));
-    let lower = |text: &str| if ignores_case { text.to_lowercase() } else { text.to_owned() };
     let (values, constant_value) = args.array(0);
-    let values: StringArray =
-        values.as_string::<i32>().iter().map(|value| value.map(lower)).collect();
+    let values: ArrayRef = match ignores_case {
+        true => {
+            let lower = values.as_string::<i32>().iter().map(|value| value.map(str::to_lowercase));
+            Arc::new(lower.collect::<StringArray>())
+        }
+        false => Arc::clone(values),
+    };
     // With an escape of its own for each row, a pattern has to be read for each row.
     let constant = args.array(1).1 && (args.len() < 3 || args.array(2).1);
     let patterns = args.text(1);
     let rows = if constant { 1 } else { args.rows };
+    let read = |escape| one_character("the escape of LIKE", escape);
     let pattern = |row: usize| -> Result<Option<String>> {
         let escape = match &escapes {
             None => Some('\\'),
-            Some(escapes) => escapes.get(row).map(one_character).transpose()?,
+            Some(escapes) => escapes.get(row).map(read).transpose()?,
         };
         match (patterns.get(row), escape) {
-            (Some(pattern), Some(escape)) => Ok(Some(in_arrow(&lower(pattern), escape)?)),
+            (Some(pattern), Some(escape)) if ignores_case => {
+                in_arrow(&pattern.to_lowercase(), escape).map(Some)
+            }
+            (Some(pattern), Some(escape)) => in_arrow(pattern, escape).map(Some),
             _ => Ok(None),
         }
     };
     let patterns = (0..rows).map(pattern).collect::<Result<StringArray>>()?;
-    let values = side(Arc::new(values), constant_value);
+    let values = side(values, constant_value);
     let patterns = side(Arc::new(patterns), constant);
     Ok(Arc::new(arrow::compute::like(values.as_ref(), patterns.as_ref())?))
 }
@@ -61,11 +69,12 @@ fn side(array: ArrayRef, constant: bool) -> Box<dyn Datum> {
     if constant { Box::new(Scalar::new(array)) } else { Box::new(array) }
 }
 
-fn one_character(escape: &str) -> Result<char> {
-    let mut chars = escape.chars();
+/// The only character of `text`; one of more than 16 bits is two in Java.
+pub(super) fn one_character(what: &str, text: &str) -> Result<char> {
+    let mut chars = text.chars();
     match (chars.next(), chars.next()) {
-        (Some(escape), None) => Ok(escape),
-        _ => exec_err!("the escape of LIKE is one character, not '{escape}'"),
+        (Some(char), None) if char.len_utf16() == 1 => Ok(char),
+        _ => exec_err!("{what} is one character, not '{text}'"),
     }
 }
 
@@ -133,6 +142,13 @@ fn of_list(args: &Arguments, all: bool, negated: bool) -> Result<ArrayRef> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_character_is_one_in_java() {
+        let read = |text| one_character("it", text).ok();
+        assert_eq!(read("é"), Some('é'));
+        assert_eq!([read(""), read("ab"), read("😀")], [None; 3]);
+    }
 
     #[test]
     fn an_escape_makes_the_next_character_plain() {

@@ -4,10 +4,12 @@
 //! since they may come from a column. Most stand in the query itself, and those are read here, so
 //! that a query is refused before it runs.
 
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::expr::{BinaryExpr, Exists, InSubquery};
-use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::{BinaryExpr, Exists, InSubquery, ScalarFunction};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator};
 
 use super::time_pattern::TimePattern;
 use super::{pattern, zones};
@@ -32,11 +34,12 @@ pub(crate) fn unusable(plan: &LogicalPlan) -> Vec<Unusable> {
 
 fn look(plan: &LogicalPlan, found: &mut Vec<Unusable>) {
     let visited: Result<_> = plan.apply(|node| {
+        let schema = merge_schema(&node.inputs());
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 match expr {
                     Expr::BinaryExpr(BinaryExpr { op, .. }) => found.extend(no_operator(*op)),
-                    Expr::ScalarFunction(call) => found.extend(problem(call.name(), &call.args)),
+                    Expr::ScalarFunction(call) => found.extend(problem(call, &schema)),
                     Expr::Exists(Exists { subquery, .. })
                     | Expr::InSubquery(InSubquery { subquery, .. })
                     | Expr::ScalarSubquery(subquery) => look(&subquery.subquery, found),
@@ -67,13 +70,16 @@ fn no_operator(op: Operator) -> Option<Unusable> {
     Some(Unusable { function, literal, problem })
 }
 
-fn problem(function: &str, args: &[Expr]) -> Option<Unusable> {
-    let literal = text(args.get(1)?)?;
+fn problem(call: &ScalarFunction, schema: &DFSchema) -> Option<Unusable> {
+    let function = call.name();
+    let literal = text(call.args.get(1)?)?;
+    let pattern_of_time = |literal: &str| TimePattern::parse(literal).map(|_| ());
     let read: fn(&str) -> Result<()> = match function {
         "date_format" | "to_timestamp" | "to_timestamp_ntz" | "try_to_timestamp" | "to_date"
         | "try_to_date" | "unix_timestamp" | "to_unix_timestamp" | "from_unixtime" => {
-            |literal| TimePattern::parse(literal).map(|_| ())
+            pattern_of_time
         }
+        "to_char" if is_time(&call.args[0], schema) => pattern_of_time,
         "rlike" | "regexp_replace" | "regexp_extract" | "regexp_extract_all" | "regexp_count"
         | "regexp_substr" | "regexp_instr" | "split" => {
             |literal| pattern::compile(literal).map(|_| ())
@@ -83,6 +89,10 @@ fn problem(function: &str, args: &[Expr]) -> Option<Unusable> {
     };
     let problem = read(literal).err()?.strip_backtrace();
     Some(Unusable { function: function.to_owned(), literal: literal.to_owned(), problem })
+}
+
+fn is_time(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Date32 | DataType::Timestamp(..)))
 }
 
 fn text(expr: &Expr) -> Option<&str> {

@@ -24,6 +24,7 @@ use datafusion::logical_expr::{
 
 use super::common_types::common_type;
 use super::define::{Param, known_by_name};
+use super::lambdas::element;
 use crate::types::{map_of, spark_type};
 
 use ValueOrLambda::{Lambda, Value};
@@ -94,13 +95,6 @@ pub(super) fn entry_fields(map: &DataType) -> Result<[FieldRef; 2]> {
     plan_err!("expected a MAP, found {}", spark_type(map))
 }
 
-fn item(list: &DataType) -> Result<FieldRef> {
-    match list {
-        DataType::List(item) => Ok(Arc::clone(item)),
-        other => plan_err!("expected an ARRAY, found {}", spark_type(other)),
-    }
-}
-
 /// The same field, of which a value may be missing.
 fn nullable(field: &FieldRef) -> FieldRef {
     Arc::new(field.as_ref().clone().with_nullable(true))
@@ -114,9 +108,9 @@ impl OfEntries {
     /// What the function is given for each element.
     fn parameters(&self, types: &[&DataType]) -> Result<Vec<FieldRef>> {
         Ok(match (self.kind, types) {
-            (Kind::Exists | Kind::ForAll, [list]) => vec![item(list)?],
+            (Kind::Exists | Kind::ForAll, [list]) => vec![element(list)?],
             (Kind::ZipWith, [left, right]) => {
-                vec![nullable(&item(left)?), nullable(&item(right)?)]
+                vec![nullable(&element(left)?), nullable(&element(right)?)]
             }
             (Kind::MapZipWith, [left, right]) => {
                 let ([key, left], [_, right]) = (entry_fields(left)?, entry_fields(right)?);
@@ -231,9 +225,10 @@ impl HigherOrderUDFImpl for OfEntries {
                     Kind::MapFilter => parts.filtered(function, args.return_type()),
                     Kind::TransformKeys => {
                         let keys = plain(&parts.mapped(function)?);
-                        parts.refuse_keys(&keys)?;
+                        let lengths = parts.lengths();
+                        refuse_keys(&keys, &lengths)?;
                         let columns = vec![keys, Arc::clone(parts.column(1)?)];
-                        as_map(args.return_type(), parts.lengths(), columns, parts.nulls.clone())
+                        as_map(args.return_type(), lengths, columns, parts.nulls.clone())
                     }
                     _ => {
                         let columns = vec![Arc::clone(parts.column(0)?), parts.mapped(function)?];
@@ -247,11 +242,12 @@ impl HigherOrderUDFImpl for OfEntries {
     }
 }
 
-/// What a function makes of its parameters, of which there is one value for each of `rows`.
+/// What a function makes of its parameters, of which there is one value for each of `rows`; these
+/// are asked for only if the function uses other columns too.
 fn evaluated(
     function: &LambdaArgument,
     parameters: &[ArrayRef],
-    rows: &UInt32Array,
+    rows: impl FnOnce() -> UInt32Array,
 ) -> Result<ArrayRef> {
     let given: Vec<_> = parameters
         .iter()
@@ -259,8 +255,8 @@ fn evaluated(
         .collect();
     let given: Vec<&dyn Fn() -> Result<ArrayRef>> =
         given.iter().map(|column| column as &dyn Fn() -> Result<ArrayRef>).collect();
-    let result = function.evaluate(&given, |columns| Ok(take_arrays(columns, rows, None)?))?;
-    result.into_array(rows.len())
+    let result = function.evaluate(&given, |columns| Ok(take_arrays(columns, &rows(), None)?))?;
+    result.into_array(parameters[0].len())
 }
 
 /// A map of the given keys and values, cast to what the type says.
@@ -304,6 +300,13 @@ impl Parts {
                 spark_type(array.data_type())
             );
         };
+        if array.null_count() == 0 {
+            let first = starts[0];
+            let offsets: Vec<usize> = starts.iter().map(|start| (start - first) as usize).collect();
+            let columns = columns.into_iter();
+            let columns = columns.map(|column| column.slice(first as usize, offsets[rows]));
+            return Ok(Self { nulls: None, columns: columns.collect(), offsets });
+        }
         let range = |row: usize| match array.is_valid(row) {
             true => starts[row] as u32..starts[row + 1] as u32,
             false => 0..0,
@@ -344,9 +347,10 @@ impl Parts {
     }
 
     fn mapped(&self, function: &LambdaArgument) -> Result<ArrayRef> {
-        let rows =
-            (0..self.rows()).flat_map(|row| std::iter::repeat_n(row as u32, self.range(row).len()));
-        evaluated(function, &self.columns, &UInt32Array::from_iter_values(rows))
+        evaluated(function, &self.columns, || {
+            let of_row = |row: usize| std::iter::repeat_n(row as u32, self.range(row).len());
+            UInt32Array::from_iter_values((0..self.rows()).flat_map(of_row))
+        })
     }
 
     /// What a condition says of each element.
@@ -380,22 +384,24 @@ impl Parts {
         let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
         as_map(returns, lengths.collect(), columns, self.nulls.clone())
     }
+}
 
-    /// # Errors
-    /// A key that is NULL or there twice.
-    pub(super) fn refuse_keys(&self, keys: &ArrayRef) -> Result<()> {
-        if keys.null_count() > 0 {
-            return exec_err!("a map cannot have NULL as a key");
-        }
-        let rows = rows_of(&[keys])?;
-        for row in 0..self.rows() {
-            let mut seen = HashSet::new();
-            if !self.range(row).all(|at| seen.insert(rows[0].row(at))) {
-                return exec_err!("a map cannot have the same key twice");
-            }
-        }
-        Ok(())
+/// # Errors
+/// A key of the maps with so many entries each that is NULL or there twice.
+pub(super) fn refuse_keys(keys: &ArrayRef, lengths: &[usize]) -> Result<()> {
+    if keys.null_count() > 0 {
+        return exec_err!("a map cannot have NULL as a key");
     }
+    let rows = rows_of(&[keys])?;
+    let mut start = 0;
+    for length in lengths {
+        let mut seen = HashSet::new();
+        if !(start..start + length).all(|at| seen.insert(rows[0].row(at))) {
+            return exec_err!("a map cannot have the same key twice");
+        }
+        start += length;
+    }
+    Ok(())
 }
 
 /// The type of the keys of several maps. No text is read to make another key of it.
@@ -471,8 +477,8 @@ fn zipped(
     let [of_left, of_right] = places.map(UInt32Array::from);
     let parameters =
         [take(left.column(0)?, &of_left, None)?, take(right.column(0)?, &of_right, None)?];
-    let values = evaluated(function, &parameters, &UInt32Array::from(rows))?;
-    let item = item(returns)?;
+    let values = evaluated(function, &parameters, || UInt32Array::from(rows))?;
+    let item = element(returns)?;
     let values = super::cast::cast(&values, item.data_type(), true)?;
     Ok(Arc::new(ListArray::try_new(item, OffsetBuffer::from_lengths(lengths), values, nulls)?))
 }
@@ -521,6 +527,6 @@ fn maps_zipped(
         take(left.column(1)?, &of_left, None)?,
         take(right.column(1)?, &of_right, None)?,
     ];
-    let values = evaluated(function, &parameters, &UInt32Array::from(rows))?;
+    let values = evaluated(function, &parameters, || UInt32Array::from(rows))?;
     as_map(returns, lengths, vec![all_keys, values], nulls)
 }

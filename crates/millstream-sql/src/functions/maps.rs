@@ -1,7 +1,5 @@
 //! `map_concat`: several maps as one.
 
-use std::sync::Arc;
-
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::NullBuffer;
 use arrow::compute::interleave;
@@ -11,7 +9,7 @@ use datafusion::logical_expr::ColumnarValue;
 
 use super::common_types::common_type;
 use super::define::{Arguments, Function, Param};
-use super::map_lambdas::{Parts, as_map, common_key, entry_fields};
+use super::map_lambdas::{Parts, as_map, common_key, entry_fields, refuse_keys};
 use crate::types::{map_of, spark_type};
 
 pub(super) const FUNCTIONS: &[Function] =
@@ -65,8 +63,7 @@ fn concat(args: &Arguments) -> Result<ArrayRef> {
         Ok(interleave(&columns, &places)?)
     };
     let nulls: NullBuffer = (0..args.rows).map(valid).collect();
-    let map = as_map(&args.returns, lengths, vec![column(0)?, column(1)?], Some(nulls))?;
-    let parts = Parts::of(&ColumnarValue::Array(Arc::clone(&map)), args.rows)?;
-    parts.refuse_keys(parts.column(0)?)?;
-    Ok(map)
+    let keys = column(0)?;
+    refuse_keys(&keys, &lengths)?;
+    as_map(&args.returns, lengths, vec![keys, column(1)?], Some(nulls))
 }

@@ -7,6 +7,7 @@ use datafusion::common::{Result, exec_err};
 use regex::Regex;
 
 use super::define::{Arguments, Function, Param, returns_text};
+use super::like::one_character;
 
 use Param::Text;
 
@@ -42,12 +43,12 @@ fn mask(args: &Arguments) -> Result<ArrayRef> {
     if (1..args.len()).any(|at| !args.array(at).1) {
         return exec_err!("mask: what replaces characters must be a literal");
     }
-    let given: Vec<_> = (1..args.len()).map(|at| args.text(at)).collect();
+    let mut masks = DEFAULTS;
+    let read = |mask| one_character("mask: what replaces a character", mask);
+    for (mask, at) in masks.iter_mut().zip(1..args.len()) {
+        *mask = args.text(at).get(0).map(read).transpose()?;
+    }
     args.write(|row, out| {
-        let mut masks = DEFAULTS;
-        for (mask, given) in masks.iter_mut().zip(&given) {
-            *mask = given.get(row).map(one_character).transpose()?;
-        }
         let Some(text) = texts.get(row) else { return Ok(false) };
         for char in text.chars() {
             // Beyond 16 bits Java has two characters, which are letters of no kind.
@@ -59,12 +60,4 @@ fn mask(args: &Arguments) -> Result<ArrayRef> {
         }
         Ok(true)
     })
-}
-
-fn one_character(mask: &str) -> Result<char> {
-    let mut chars = mask.chars();
-    match (chars.next(), chars.next()) {
-        (Some(mask), None) if mask.len_utf16() == 1 => Ok(mask),
-        _ => exec_err!("mask: what replaces a character is one character, not '{mask}'"),
-    }
 }

@@ -7,8 +7,11 @@ use arrow::array::{ArrayRef, AsArray, Float64Array};
 use arrow::datatypes::{
     DataType, DurationMicrosecondType, Float64Type, Int64Type, IntervalUnit, IntervalYearMonthType,
 };
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::logical_expr::{ColumnarValue, Operator};
+use datafusion::physical_expr_common::datum::apply_cmp;
 
+use super::common_types::{check_intervals, compared};
 use super::define::{Arguments, Function, Param, returns_boolean, returns_double, returns_long};
 use super::interval_text::MICROSECONDS;
 use crate::types::spark_type;
@@ -57,6 +60,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         super::cast::cast(&args.expanded(0)?, &args.returns, true)
     }),
     Function::new("equal_null", &[Any, Any], returns_boolean, equal_null),
+    Function::new("nullif", &[Any, Any], null_if_type, null_if),
 ];
 
 /// As in Java, where 1 is no exception among the bases.
@@ -137,11 +141,40 @@ fn log(args: &Arguments) -> Result<ArrayRef> {
 
 /// `a <=> b` as a function.
 fn equal_null(args: &Arguments) -> Result<ArrayRef> {
-    let types = [args.data_type(0).clone(), args.data_type(1).clone()];
-    let common = super::common_types::common_type(&types).unwrap_or(DataType::Utf8);
-    let [left, right] = [args.expanded(0)?, args.expanded(1)?];
-    let left = super::cast::cast(&left, &common, true)?;
-    let right = super::cast::cast(&right, &common, true)?;
-    let found = arrow::compute::kernels::cmp::not_distinct(&left, &right)?;
-    Ok(Arc::new(found))
+    let [left, right] = together(args)?;
+    apply_cmp(Operator::IsNotDistinctFrom, &left, &right)?.into_array(args.rows)
+}
+
+/// Both arguments as their common type.
+fn together(args: &Arguments) -> Result<[ColumnarValue; 2]> {
+    let common = compared(args.data_type(0), args.data_type(1)).unwrap_or(DataType::Utf8);
+    let side = |at: usize| -> Result<ColumnarValue> {
+        let (values, constant) = args.array(at);
+        let values = super::cast::cast(values, &common, true)?;
+        Ok(match constant {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?),
+            false => ColumnarValue::Array(values),
+        })
+    };
+    Ok([side(0)?, side(1)?])
+}
+
+/// The type of the first argument, whatever it is compared as.
+fn null_if_type(args: &[DataType]) -> Result<DataType> {
+    check_intervals(args)?;
+    let [left, right] = args else { return plan_err!("nullif takes two arguments") };
+    match compared(left, right) {
+        Some(_) => Ok(left.clone()),
+        None => {
+            let (left, right) = (spark_type(left), spark_type(right));
+            plan_err!("nullif: {left} and {right} have no common type; cast one of them")
+        }
+    }
+}
+
+/// The first argument as it is, and NULL where it equals the second one.
+fn null_if(args: &Arguments) -> Result<ArrayRef> {
+    let [left, right] = together(args)?;
+    let equal = apply_cmp(Operator::Eq, &left, &right)?.into_array(args.rows)?;
+    Ok(arrow::compute::nullif(&args.expanded(0)?, equal.as_boolean())?)
 }

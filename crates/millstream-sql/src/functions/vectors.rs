@@ -5,20 +5,25 @@
 use std::sync::Arc;
 
 use arrow::array::builder::{Float32Builder, ListBuilder};
-use arrow::array::{Array, ArrayRef, AsArray, Float32Array};
-use arrow::datatypes::{DataType, Field, Float32Type};
+use arrow::array::{Array, ArrayRef, AsArray, Float32Array, ListArray};
+use arrow::datatypes::{DataType, Float32Type};
 use datafusion::common::{Result, exec_err, plan_err};
 
 use super::define::{Arguments, Function, Param};
-use crate::types::spark_type;
+use crate::types::{list_of, spark_type};
 
 use Param::Any;
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("vector_norm", &[Any, Any], |args| one(args, DataType::Float32), norm)
         .required(1),
-    Function::new("vector_normalize", &[Any, Any], |args| one(args, vector()), normalize)
-        .required(1),
+    Function::new(
+        "vector_normalize",
+        &[Any, Any],
+        |args| one(args, list_of(DataType::Float32)),
+        normalize,
+    )
+    .required(1),
     Function::new("vector_inner_product", &[Any, Any], two, |args| {
         of_two(args, "vector_inner_product", |left, right| Some(inner_product(left, right)))
     }),
@@ -30,13 +35,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-fn vector() -> DataType {
-    DataType::List(Arc::new(Field::new_list_field(DataType::Float32, true)))
-}
-
 /// # Errors
 /// The type is not that of a vector; nothing is cast to it.
-fn is_vector(given: &DataType) -> Result<()> {
+pub(super) fn is_vector(given: &DataType) -> Result<()> {
     match given {
         DataType::List(item) if *item.data_type() == DataType::Float32 => Ok(()),
         other => plan_err!(
@@ -62,26 +63,26 @@ fn two(args: &[DataType]) -> Result<DataType> {
     Ok(DataType::Float32)
 }
 
+fn lists(args: &Arguments, at: usize) -> Result<ListArray> {
+    match args.expanded(at)?.as_list_opt::<i32>() {
+        Some(lists) => Ok(lists.clone()),
+        None => exec_err!("expected an ARRAY"),
+    }
+}
+
 /// The vectors of a column, by row; none where there is a NULL in one.
-fn vectors(args: &Arguments, at: usize) -> Result<Vec<Option<Float32Array>>> {
-    let values = args.expanded(at)?;
-    let Some(lists) = values.as_list_opt::<i32>() else { return exec_err!("expected an ARRAY") };
+fn vectors(lists: &ListArray) -> Vec<Option<Float32Array>> {
     let of_row = |row: usize| {
         let vector = lists.is_valid(row).then(|| lists.value(row))?;
         let vector = vector.as_primitive_opt::<Float32Type>()?.clone();
         (vector.null_count() == 0).then_some(vector)
     };
-    Ok((0..args.rows).map(of_row).collect())
+    (0..lists.len()).map(of_row).collect()
 }
 
 fn of_two(args: &Arguments, name: &str, of: fn(&[f32], &[f32]) -> Option<f32>) -> Result<ArrayRef> {
-    let (left, right) = (args.expanded(0)?, args.expanded(1)?);
-    let (Some(left_lists), Some(right_lists)) =
-        (left.as_list_opt::<i32>(), right.as_list_opt::<i32>())
-    else {
-        return exec_err!("{name} takes two arrays");
-    };
-    let (left, right) = (vectors(args, 0)?, vectors(args, 1)?);
+    let (left_lists, right_lists) = (lists(args, 0)?, lists(args, 1)?);
+    let (left, right) = (vectors(&left_lists), vectors(&right_lists));
     args.primitives::<Float32Type>(|row| {
         if left_lists.is_null(row) || right_lists.is_null(row) {
             return Ok(None);
@@ -101,12 +102,16 @@ fn of_two(args: &Arguments, name: &str, of: fn(&[f32], &[f32]) -> Option<f32>) -
 const AT_ONCE: usize = 8;
 
 fn sum_of(terms: impl Iterator<Item = f32>) -> f32 {
-    let terms: Vec<f32> = terms.collect();
-    let (chunks, rest) = terms.as_chunks::<AT_ONCE>();
-    let all_at_once =
-        |[first, others @ ..]: &[f32; AT_ONCE]| others.iter().fold(*first, |sum, term| sum + term);
-    let sum = chunks.iter().map(all_at_once).fold(0.0, |sum: f32, terms| sum + terms);
-    rest.iter().fold(sum, |sum, term| sum + term)
+    let (mut sum, mut held, mut count) = (0.0_f32, [0.0_f32; AT_ONCE], 0);
+    for term in terms {
+        held[count] = term;
+        count += 1;
+        if count == AT_ONCE {
+            sum += held[1..].iter().fold(held[0], |sum, term| sum + term);
+            count = 0;
+        }
+    }
+    held[..count].iter().fold(sum, |sum, term| sum + term)
 }
 
 fn root(square: f32) -> f32 {
@@ -146,7 +151,7 @@ fn norm_of(vector: &[f32], degree: f32) -> Result<f32> {
 }
 
 fn norm(args: &Arguments) -> Result<ArrayRef> {
-    let (vectors, degrees) = (vectors(args, 0)?, degrees(args)?);
+    let (vectors, degrees) = (vectors(&lists(args, 0)?), degrees(args)?);
     args.primitives::<Float32Type>(|row| match (&vectors[row], degrees[row]) {
         (Some(vector), Some(degree)) => norm_of(vector.values(), degree).map(Some),
         _ => Ok(None),
@@ -154,7 +159,7 @@ fn norm(args: &Arguments) -> Result<ArrayRef> {
 }
 
 fn normalize(args: &Arguments) -> Result<ArrayRef> {
-    let (vectors, degrees) = (vectors(args, 0)?, degrees(args)?);
+    let (vectors, degrees) = (vectors(&lists(args, 0)?), degrees(args)?);
     let mut out = ListBuilder::new(Float32Builder::new());
     for row in 0..args.rows {
         let (Some(vector), Some(degree)) = (&vectors[row], degrees[row]) else {

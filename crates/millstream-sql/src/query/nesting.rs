@@ -3,8 +3,6 @@
 
 use datafusion::sql::sqlparser::ast::Expr;
 
-use super::ast::function_name;
-
 /// An expression within others.
 #[derive(Clone, Copy)]
 pub(super) struct Nested {
@@ -27,36 +25,10 @@ impl Nested {
                 in_call: false,
                 in_case: true,
             },
-            // It becomes a CASE in which its argument stands twice.
-            Expr::Function(function) if function_name(function) == "nullifzero" => {
-                let times = if outer.in_call { 4 } else { 2 };
-                let times = outer.times.saturating_mul(times);
-                Self { times, in_call: false, in_case: true }
-            }
             Expr::BinaryOp { .. } | Expr::UnaryOp { .. } | Expr::Nested(_) | Expr::Cast { .. } => {
                 outer
             }
             _ => Self { in_call: outer.in_case, ..outer },
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use datafusion::sql::sqlparser::tokenizer::Span;
-
-    use super::*;
-    use crate::query::ast::{call, text};
-
-    #[test]
-    fn nullifzero_counts_its_argument_twice_at_each_level() {
-        let argument = text("1".to_owned(), Span::empty());
-        let expr = call("nullifzero", vec![argument], Span::empty());
-        let mut nested = Nested::new(None, &expr);
-        assert_eq!(nested.times, 2);
-        for _ in 0..100 {
-            nested = Nested::new(Some(&nested), &expr);
-        }
-        assert_eq!(nested.times, usize::MAX);
     }
 }

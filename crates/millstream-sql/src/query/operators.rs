@@ -1,11 +1,11 @@
 //! Spark's operators that DataFusion has as calls, and the other way round.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, CeilFloorKind, DataType, Expr, Function, FunctionArguments, Spanned,
-    UnaryOperator, Value, helpers::attached_token::AttachedToken,
+    CaseWhen, CeilFloorKind, DataType, Expr, Function, FunctionArguments, Spanned, UnaryOperator,
+    Value, helpers::attached_token::AttachedToken,
 };
 
-use super::ast::{arguments, binary, call, cast, function_name, text};
+use super::ast::{arguments, call, cast, function_name, text};
 
 /// `a RLIKE b` as a call.
 pub(crate) fn rlike(expr: Expr) -> Expr {
@@ -55,11 +55,7 @@ pub(crate) fn with_constant(expr: Expr) -> Expr {
             let zero = cast(zero, DataType::Int(None));
             call("coalesce", vec![(*value).clone(), zero], span)
         }
-        ("nullifzero", [value]) => {
-            let null = Expr::Value(Value::Null.with_span(span));
-            let value = (*value).clone();
-            case(binary(value.clone(), BinaryOperator::Eq, zero), null, value)
-        }
+        ("nullifzero", [value]) => call("nullif", vec![(*value).clone(), zero], span),
         ("assert_true", [condition]) => {
             let message = text(format!("'{condition}' is not true!"), span);
             call("assert_true", vec![(*condition).clone(), message], span)

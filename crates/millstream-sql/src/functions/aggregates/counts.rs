@@ -64,14 +64,14 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
         make: Make::Single(|args| counts(args, Question::At(shares("percentile_approx", args)?))),
         moving: None,
     },
-    in_order("percentile_cont_descending", |args| {
+    in_order("percentile_cont_descending", of_cont, |args| {
         let shares = shares("percentile_cont", args)?;
         descending(args, Question::Between(shares))
     }),
-    in_order("percentile_disc_ascending", |args| {
+    in_order("percentile_disc_ascending", of_disc, |args| {
         counts(args, Question::At(shares("percentile_disc", args)?))
     }),
-    in_order("percentile_disc_descending", |args| {
+    in_order("percentile_disc_descending", of_disc, |args| {
         descending(args, Question::At(shares("percentile_disc", args)?))
     }),
     most_often("mode", |args| counts(args, Question::Most)),
@@ -95,20 +95,34 @@ const fn most_often(name: &'static str, make: MakeOne) -> Aggregate {
 }
 
 /// What `percentile_cont` and `percentile_disc` become: a value, and shares of the rows.
-const fn in_order(name: &'static str, make: MakeOne) -> Aggregate {
+const fn in_order(
+    name: &'static str,
+    coerce: fn(&[DataType]) -> Result<Vec<DataType>>,
+    make: MakeOne,
+) -> Aggregate {
     Aggregate {
         name,
         aliases: &[],
-        coerce: |given| {
-            counted("percentile_disc", given, 2, 2)?;
-            Ok(vec![number("percentile_disc", &given[0])?, share(&given[1])])
-        },
+        coerce,
         returns: |args| Ok(shaped(&DataType::Float64, &args[1])),
         state: counts_of,
         never_null: false,
         make: Make::Single(make),
         moving: None,
     }
+}
+
+fn of_cont(given: &[DataType]) -> Result<Vec<DataType>> {
+    value_and_share("percentile_cont", given)
+}
+
+fn of_disc(given: &[DataType]) -> Result<Vec<DataType>> {
+    value_and_share("percentile_disc", given)
+}
+
+fn value_and_share(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
+    counted(name, given, 2, 2)?;
+    Ok(vec![number(name, &given[0])?, share(&given[1])])
 }
 
 /// The type of a share of the rows, or of several.

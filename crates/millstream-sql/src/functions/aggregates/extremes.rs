@@ -12,6 +12,7 @@ use datafusion::logical_expr::Accumulator;
 use datafusion::logical_expr::function::AccumulatorArgs;
 
 use super::define::{Aggregate, Make, constant, counted, input, refused};
+use crate::types::list_of;
 
 pub(super) const AGGREGATES: &[Aggregate] = &[
     by("min_by", |given| coerced("min_by", given), |args| made("min_by", Ordering::Less, args)),
@@ -27,9 +28,11 @@ const fn by(
         name,
         aliases: &[],
         coerce,
-        returns: |args| Ok(if args.len() == 3 { list_of(&args[0]) } else { args[0].clone() }),
+        returns: |args| {
+            Ok(if args.len() == 3 { list_of(args[0].clone()) } else { args[0].clone() })
+        },
         state: |args| match args {
-            [value, key, _] => vec![list_of(value), list_of(key)],
+            [value, key, _] => vec![list_of(value.clone()), list_of(key.clone())],
             _ => args.to_vec(),
         },
         never_null: false,
@@ -51,10 +54,6 @@ fn coerced(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
         *count = DataType::Int32;
     }
     Ok(types)
-}
-
-fn list_of(element: &DataType) -> DataType {
-    DataType::new_list(element.clone(), true)
 }
 
 fn made(name: &str, better: Ordering, args: &AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
@@ -208,7 +207,7 @@ impl Accumulator for BestRows {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         if self.rows.is_empty() {
-            return ScalarValue::try_from(&list_of(&self.value_type));
+            return ScalarValue::try_from(&list_of(self.value_type.clone()));
         }
         Ok(self.list(&self.value_type, |row| &row.value))
     }

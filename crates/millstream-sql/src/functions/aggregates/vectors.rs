@@ -6,39 +6,47 @@ use std::mem::size_of_val;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float32Array};
 use arrow::datatypes::{DataType, Float32Type, Int64Type};
-use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::Accumulator;
 
+use super::super::vectors::is_vector;
 use super::define::{Aggregate, Make, counted};
-use crate::types::{list_of, spark_type};
+use crate::types::list_of;
 
 pub(super) const AGGREGATES: &[Aggregate] = &[
-    of_vectors("vector_sum", Make::Single(|_| Ok(Box::new(Vectors::new(false))))),
-    of_vectors("vector_avg", Make::Single(|_| Ok(Box::new(Vectors::new(true))))),
+    of_vectors(
+        "vector_sum",
+        |given| coerced("vector_sum", given),
+        Make::Single(|_| Ok(Box::new(Vectors::new(false)))),
+    ),
+    of_vectors(
+        "vector_avg",
+        |given| coerced("vector_avg", given),
+        Make::Single(|_| Ok(Box::new(Vectors::new(true)))),
+    ),
 ];
 
-const fn of_vectors(name: &'static str, make: Make) -> Aggregate {
+const fn of_vectors(
+    name: &'static str,
+    coerce: fn(&[DataType]) -> Result<Vec<DataType>>,
+    make: Make,
+) -> Aggregate {
     Aggregate {
         name,
         aliases: &[],
-        coerce: |given| {
-            counted("vector_sum", given, 1, 1)?;
-            match &given[0] {
-                DataType::List(item) if *item.data_type() == DataType::Float32 => {
-                    Ok(given.to_vec())
-                }
-                other => plan_err!(
-                    "a vector is an ARRAY<FLOAT>, not {}; write CAST(x AS ARRAY<FLOAT>)",
-                    spark_type(other)
-                ),
-            }
-        },
+        coerce,
         returns: |_| Ok(list_of(DataType::Float32)),
         state: |_| vec![list_of(DataType::Float32), DataType::Int64],
         never_null: false,
         make,
         moving: None,
     }
+}
+
+fn coerced(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
+    counted(name, given, 1, 1)?;
+    is_vector(&given[0])?;
+    Ok(given.to_vec())
 }
 
 #[derive(Debug)]
