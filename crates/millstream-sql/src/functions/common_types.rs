@@ -24,8 +24,12 @@ pub(super) fn common_type(types: &[DataType]) -> Option<DataType> {
     with_decimals(types).or_else(|| type_union_resolution(types))
 }
 
-/// The type that two values are compared as.
+/// The type that two values are compared as; a time is compared with no number.
 pub(super) fn compared(left: &DataType, right: &DataType) -> Option<DataType> {
+    let is_time = |of: &DataType| matches!(of, DataType::Date32 | DataType::Timestamp(..));
+    if is_time(left) && right.is_numeric() || left.is_numeric() && is_time(right) {
+        return None;
+    }
     with_decimals(&[left.clone(), right.clone()]).or_else(|| comparison_coercion(left, right))
 }
 
@@ -361,12 +365,15 @@ fn if_there(args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
     Ok(Expr::Case(common_case(case, schema)?))
 }
 
-/// What `nullif` compares with a decimal: a literal has as many digits as it is written with.
+/// What `nullif` compares with: beside a decimal a literal has as many digits as it is written
+/// with, and where values are compared in the type of the first one, the second has that type.
 fn null_if(mut function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     if let [left, right] = function.args.as_slice() {
         let types = [left.get_type(schema)?, right.get_type(schema)?];
         if let Some([_, exact]) = exact_types([left, right], &types) {
             function.args[1] = cast_to(right.clone(), &types[1], &exact)?;
+        } else if compared(&types[0], &types[1]).is_some_and(|common| common == types[0]) {
+            function.args[1] = cast_to(right.clone(), &types[1], &types[0])?;
         }
     }
     Ok(Expr::ScalarFunction(function))

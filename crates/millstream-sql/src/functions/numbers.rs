@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, AsArray, Float64Array};
 use arrow::datatypes::{
     DataType, DurationMicrosecondType, Float64Type, Int64Type, IntervalUnit, IntervalYearMonthType,
 };
-use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::common::{Result, ScalarValue, internal_err, plan_err};
 use datafusion::logical_expr::{ColumnarValue, Operator};
 use datafusion::physical_expr_common::datum::apply_cmp;
 
@@ -59,7 +59,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("positive", &[Any], positive_type, |args| {
         super::cast::cast(&args.expanded(0)?, &args.returns, true)
     }),
-    Function::new("equal_null", &[Any, Any], returns_boolean, equal_null),
+    Function::new("equal_null", &[Any, Any], equal_null_type, equal_null),
     Function::new("nullif", &[Any, Any], null_if_type, null_if),
 ];
 
@@ -147,7 +147,8 @@ fn equal_null(args: &Arguments) -> Result<ArrayRef> {
 
 /// Both arguments as their common type.
 fn together(args: &Arguments) -> Result<[ColumnarValue; 2]> {
-    let common = compared(args.data_type(0), args.data_type(1)).unwrap_or(DataType::Utf8);
+    let common = compared(args.data_type(0), args.data_type(1));
+    let Some(common) = common else { return internal_err!("types are checked before") };
     let side = |at: usize| -> Result<ColumnarValue> {
         let (values, constant) = args.array(at);
         let values = super::cast::cast(values, &common, true)?;
@@ -159,17 +160,26 @@ fn together(args: &Arguments) -> Result<[ColumnarValue; 2]> {
     Ok([side(0)?, side(1)?])
 }
 
+fn equal_null_type(args: &[DataType]) -> Result<DataType> {
+    comparable("equal_null", args)?;
+    returns_boolean(args)
+}
+
 /// The type of the first argument, whatever it is compared as.
 fn null_if_type(args: &[DataType]) -> Result<DataType> {
+    comparable("nullif", args)?;
+    Ok(args[0].clone())
+}
+
+/// Refuses two values that cannot be compared.
+fn comparable(function: &str, args: &[DataType]) -> Result<()> {
     check_intervals(args)?;
-    let [left, right] = args else { return plan_err!("nullif takes two arguments") };
-    match compared(left, right) {
-        Some(_) => Ok(left.clone()),
-        None => {
-            let (left, right) = (spark_type(left), spark_type(right));
-            plan_err!("nullif: {left} and {right} have no common type; cast one of them")
-        }
+    let [left, right] = args else { return plan_err!("{function} takes two arguments") };
+    if compared(left, right).is_none() {
+        let (left, right) = (spark_type(left), spark_type(right));
+        return plan_err!("{function}: {left} and {right} have no common type; cast one of them");
     }
+    Ok(())
 }
 
 /// The first argument as it is, and NULL where it equals the second one.

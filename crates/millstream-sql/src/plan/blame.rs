@@ -225,6 +225,9 @@ impl Blame<'_> {
 
     fn wrong_arguments(&self, name: &str, message: &str, at: Option<Span>) -> Diagnostic {
         let given = captured(&GIVEN_TYPES, message).map(|types| types_listed(&types));
+        // The order of WITHIN GROUP is in the names that such calls have within.
+        let name = name.strip_suffix("_descending").unwrap_or(name);
+        let name = name.strip_suffix("_ascending").unwrap_or(name);
         let message = match given {
             Some(types) if types.is_empty() => {
                 format!("`{name}` cannot be called without arguments")
