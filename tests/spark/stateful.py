@@ -31,9 +31,10 @@ from differential.known import FAULTY, KNOWN_DIFFERENT  # noqa: E402
 from differential.operators import OPERATORS  # noqa: E402
 from differential.pending import PENDING  # noqa: E402
 from differential.refused import REFUSED  # noqa: E402
+from differential.shapes import SHAPES  # noqa: E402
 
 EXPECTED = {
-    "equal": [*CASES, *OPERATORS],
+    "equal": [*CASES, *OPERATORS, *SHAPES],
     "different": [*FAULTY, *KNOWN_DIFFERENT],
     "refused": REFUSED,
     "pending": PENDING,

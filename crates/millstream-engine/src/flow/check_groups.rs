@@ -1,13 +1,15 @@
-//! Groups of an aggregation, and the rows of a sink that they are to become.
+//! Groups of an aggregation: the rows of a sink that they are to become, and their order.
 
 use std::sync::Arc;
 
+use datafusion::common::tree_node::TreeNode as _;
 use datafusion::logical_expr::LogicalPlan;
+use millstream_sql::query::prepared::STREAM_PREFIX;
 
 use super::FlowError;
 use crate::api::settings::OutputMode;
 use crate::pipeline::Branch;
-use crate::plan::stages;
+use crate::plan::stages::{self, Cut};
 
 /// Refuses groups whose rows would take each other's place in the sink.
 pub(super) fn check_groups(
@@ -35,4 +37,20 @@ pub(super) fn check_groups(
          name them in '{option}'; or group by the columns in '{option}' alone"
     );
     Err(FlowError::Sql(branch.query.refused(message, help)))
+}
+
+/// Refuses an order or a limit of rows that an aggregation reads: those that come later would have
+/// to be among them.
+pub(super) fn check_orders(branch: &Branch, cut: &Cut) -> Result<(), FlowError> {
+    let is_order = |node: &LogicalPlan| {
+        let is_order = matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Limit(_));
+        Ok(is_order && stages::reads_stream(node, STREAM_PREFIX))
+    };
+    let mut below = cut.stages.iter().flat_map(|stage| &stage.inputs);
+    if below.any(|plan| plan.exists(is_order).unwrap_or(true)) {
+        let message = "ORDER BY and LIMIT over a stream are for the rows of an aggregation";
+        let help = "take them out of what the aggregation reads";
+        return Err(FlowError::Sql(branch.query.refused(message, help)));
+    }
+    Ok(())
 }

@@ -38,7 +38,7 @@ use millstream_store::log_writer::Settings;
 use thiserror::Error;
 
 use self::at_rest::{AtRest, Rows, load_tables, open_tables};
-use self::check_groups::check_groups;
+use self::check_groups::{check_groups, check_orders};
 use self::computed_watermark::{Computed, watermarked};
 pub use self::settings::RunSettings;
 use crate::api::connector::{FlowContext, Memory, ReadMode, Registry};
@@ -357,6 +357,7 @@ impl PlannedFlow {
             stages::CutError::Plan(error) => not_planned(branch, &state, error),
             error => FlowError::Sql(branch.query.refused(error.to_string(), error.help())),
         })?;
+        check_orders(branch, &cut)?;
         let branches = self.flow.branches.len().max(1) as u64;
         let memory_bytes = self.memory().map(|memory| memory.state() / branches);
         let limits = ResourceLimits { cores: partitions, memory_bytes };

@@ -452,6 +452,7 @@ impl<'a> Loader<'a> {
         same_streams(&branches)?;
         let declared: Vec<_> = branches.iter().map(|branch| &*branch.declared).collect();
         let writer = DeclaredTable::writer_of_all(&declared, &self.writer_overrides)?;
+        super::orders::check(writer.output_mode, branches.iter().map(|branch| &branch.query))?;
         let (dead_letters, constraints) = self.dead_letters(&branches, constraints, &writer)?;
         branches[0].constraints = constraints;
         let default = || checkpoints::default(file_name, &name);

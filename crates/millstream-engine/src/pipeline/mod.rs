@@ -19,6 +19,7 @@ pub mod dead_letters;
 mod declarations;
 mod flows;
 mod options;
+mod orders;
 mod parse;
 
 pub use constraints::{ConstraintDeclaration, OnViolation};

@@ -27,6 +27,7 @@ use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec,
 };
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use futures::TryStreamExt;
 use millstream_store::env::Env;
 
@@ -128,11 +129,13 @@ fn collected_by(node: &Arc<dyn ExecutionPlan>) -> (Kept, Vec<&Arc<dyn ExecutionP
     if node.downcast_ref::<ScalarSubqueryExec>().is_some() {
         return (Kept::Values, children.split_off(1));
     }
+    // What has been found to be too large for the first rows of an order is that of one run.
+    let is_top = node.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_some());
     let joins = node.downcast_ref::<HashJoinExec>().is_some()
         || node.downcast_ref::<CrossJoinExec>().is_some()
         || node.downcast_ref::<NestedLoopJoinExec>().is_some()
         || node.downcast_ref::<PiecewiseMergeJoinExec>().is_some();
-    children.truncate(usize::from(joins));
+    children.truncate(usize::from(joins || is_top));
     (Kept::StaticRows, children)
 }
 

@@ -114,6 +114,7 @@ impl Condition<'_> {
             statement: Statement::Query(query),
             reads: Vec::new(),
             subquery_watermarks: Vec::new(),
+            orders: Vec::new(),
             span: *span,
             pieces: vec![*span],
             text: Arc::clone(&lexed.text),

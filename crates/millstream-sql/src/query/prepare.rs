@@ -52,12 +52,12 @@ pub fn prepare(
     let watermarks = &mut subquery_watermarks;
     let reads = relations::resolve(lexed, &mut query, marks, watermarks, catalog, &[])?;
     check_watermarks(&reads)?;
-    stateless::check(lexed, &query, &reads)?;
+    let orders = stateless::check(lexed, &query, &reads)?;
     refusals::check(lexed, &query, &reads)?;
     rewrite::rewrite(lexed, &mut query, &reads)?;
     let statement = Statement::Query(Box::new(query));
     let text = Arc::clone(&lexed.text);
-    Ok(PreparedQuery { statement, reads, subquery_watermarks, span, pieces, text })
+    Ok(PreparedQuery { statement, reads, subquery_watermarks, orders, span, pieces, text })
 }
 
 fn check_watermarks(reads: &[TableRead]) -> Result<(), Diagnostics> {

@@ -32,6 +32,9 @@ pub struct PreparedQuery {
     pub reads: Vec<TableRead>,
     /// Its subqueries with a watermark.
     pub subquery_watermarks: Vec<SubqueryWatermark>,
+    /// Its ORDER BY and LIMIT over a stream, each with why it is refused: only `outputMode`
+    /// 'complete' has all rows of an aggregation, again and again.
+    pub orders: Vec<Diagnostic>,
     /// The query's place in the pipeline file, without a FROM clause that it shares.
     pub span: Span,
     /// All its pieces, in the order in which they are read.

@@ -19,12 +19,26 @@ use crate::syntax::lexer::Lexed;
 
 const WITHOUT_STREAM: &str = "without STREAM the same query runs as a batch query";
 
-/// Refuses what needs state over a stream.
-pub(crate) fn check(lexed: &Lexed, query: &Query, reads: &[TableRead]) -> Result<(), Diagnostics> {
-    let mut check =
-        Check { lexed, reads, ctes: Vec::new(), known: Vec::new(), found: Diagnostics::default() };
+const COMPLETE: &str = "set outputMode to 'complete', which sorts all groups of an aggregation \
+                        each time; or leave STREAM out: the same query runs as a batch query";
+
+/// Refuses what needs state over a stream. Gives ORDER BY and LIMIT over a stream, which are refused
+/// unless the output mode is `complete`.
+pub(crate) fn check(
+    lexed: &Lexed,
+    query: &Query,
+    reads: &[TableRead],
+) -> Result<Vec<Diagnostic>, Diagnostics> {
+    let mut check = Check {
+        lexed,
+        reads,
+        ctes: Vec::new(),
+        known: Vec::new(),
+        orders: Vec::new(),
+        found: Diagnostics::default(),
+    };
     let _: ControlFlow<()> = query.visit(&mut check);
-    check.found.into_result()
+    check.found.into_result().map(|()| check.orders)
 }
 
 /// The name of a common table expression, the stream it reads, and whether it has been read.
@@ -40,6 +54,7 @@ struct Check<'a> {
     ctes: Vec<Cte>,
     /// How many names were visible before each query that is being visited.
     known: Vec<usize>,
+    orders: Vec<Diagnostic>,
     found: Diagnostics,
 }
 
@@ -172,20 +187,24 @@ impl Check<'_> {
     fn order_and_limit(&mut self, query: &Query) {
         if let Some(order_by) = &query.order_by {
             let at = self.word_before("ORDER", self.span_of(order_by));
-            self.push(
-                at,
-                "ORDER BY over a stream would have to wait for its end, which never comes".into(),
-                WITHOUT_STREAM,
-            );
+            let message =
+                "ORDER BY over a stream would have to wait for its end, which never comes";
+            self.order(at, message.to_owned());
         }
         if let Some(limit) = &query.limit_clause {
             let at = self.word_before("LIMIT", self.span_of(limit));
-            self.needs_state(at, "LIMIT");
+            self.order(at, "LIMIT over a stream is not supported".to_owned());
         }
         if let Some(fetch) = &query.fetch {
             let at = fetch.quantity.as_ref().and_then(|quantity| self.span_of(quantity));
-            self.needs_state(self.word_before("FETCH", at), "FETCH");
+            let at = self.word_before("FETCH", at);
+            self.order(at, "FETCH over a stream is not supported".to_owned());
         }
+    }
+
+    fn order(&mut self, at: Option<Span>, message: String) {
+        let diagnostic = Diagnostic::nowhere(message).help(COMPLETE);
+        self.orders.push(Diagnostic { span: at, ..diagnostic });
     }
 
     /// Set operations: only UNION ALL of streams needs no state.

@@ -20,6 +20,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use millstream_sql::plan::windows::WindowCall;
 
+use super::grouping_sets::by_plain_keys;
 use super::in_words::in_words;
 use super::lineage::EventTime;
 use super::{CutError, Cutter, StageKind, plain};
@@ -39,6 +40,7 @@ pub struct PartialAggregate {
 
 impl Cutter<'_> {
     pub(super) fn aggregate(&mut self, node: Aggregate) -> Result<LogicalPlan, CutError> {
+        let node = by_plain_keys(node)?;
         let lineage = self.lineage();
         let times = node.group_expr.iter().map(|group| lineage.grouped(&node.input, group));
         let times: Vec<Option<EventTime>> = times.collect();
@@ -109,9 +111,6 @@ impl Below {
         let (columns, functions, described) = (Vec::new(), Vec::new(), Vec::new());
         let mut below = Self { columns, functions, described, known: Vec::new() };
         for (index, group) in node.group_expr.iter().enumerate() {
-            if matches!(group, Expr::GroupingSet(_)) {
-                return Err(unsupported("GROUP BY with ROLLUP, CUBE or GROUPING SETS"));
-            }
             below.described.push(format!("by {}", group_in_words(&node.input, group)));
             let is_window = time.is_some_and(|time| {
                 time.column == index && matches!(time.kind, TimeKind::Window { .. })

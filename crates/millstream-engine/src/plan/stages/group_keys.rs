@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema};
-use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan};
+use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable as _, LogicalPlan};
 
 /// A window as a whole follows from either of these parts of it, since all windows of an
 /// expression have one length.
@@ -24,9 +24,13 @@ pub fn groups_beside(plan: &LogicalPlan, keys: impl IntoIterator<Item = usize>) 
 
 fn beside(plan: &LogicalPlan, keys: &BTreeSet<usize>) -> Vec<String> {
     match plan {
-        LogicalPlan::Aggregate(node) => (0..node.group_expr.len())
+        // Grouping sets are one expression; their keys and the set's number are the first columns.
+        LogicalPlan::Aggregate(node) => (0..node.schema.fields().len() - node.aggr_expr.len())
             .filter(|index| !keys.contains(index))
-            .map(|index| node.schema.field(index).name().clone())
+            .map(|index| match node.schema.field(index).name().as_str() {
+                Aggregate::INTERNAL_GROUPING_ID => "the grouping set".to_owned(),
+                name => name.to_owned(),
+            })
             .collect(),
         LogicalPlan::Projection(node) => {
             let below = keys.iter().filter_map(|index| {

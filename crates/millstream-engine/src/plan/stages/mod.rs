@@ -13,6 +13,7 @@ mod aggregate;
 mod computed_times;
 mod deduplicate;
 mod group_keys;
+mod grouping_sets;
 mod in_words;
 mod join;
 mod lineage;
