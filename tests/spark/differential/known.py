@@ -35,12 +35,6 @@ ROWS = [
                      "micro-batch 0, watermark 1970-01-01T00:00:00.000Z:",
                      '  Spark only {"at": "2026-01-01T00:00:01.000Z", "i": 1, '
                      '"rat": "2026-01-01T00:00:02.000Z", "ri": 2}')),
-    known("Spark moves a HAVING that looks at a key below the aggregation and the watermark: rows "
-          "that it takes away do not move the watermark. Here they do",
-          "having_moves_watermark", COUNTS % ("k,", "", ", k HAVING k = 'a'"),
-          [rows(1, k="a"), rows(60, k="b")], differs=(
-              "micro-batch 1: here only, with 1 rows in, watermark 2025-12-31T23:59:51.000Z, "
-              "0 rows late, rows []", CLOSED_HERE)),
     known("Spark looks rows up in a table below the watermark too: those that IN, EXISTS or a semi "
           "or anti join takes away do not move it. Here they do",
           "not_in_moves_watermark", NOT_IN, [rows(1, k="a"), rows(60, k="b")],

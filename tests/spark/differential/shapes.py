@@ -200,6 +200,10 @@ LATERAL VIEW OUTER posexplode(CASE WHEN i > 3 THEN array(i, 0) END) AS at, x""")
         mode="update"),
     few("having_of_alias", "SELECT k, sum(i) AS total FROM STREAM t GROUP BY k HAVING total > 4",
         mode="complete"),
+    # Rows that HAVING takes away for their keys do not move the watermark.
+    Case("having_moves_watermark", f"""SELECT window.start AS begin, k, count(*) AS n
+FROM {T} GROUP BY window(ts, '10 seconds'), k HAVING k = 'a' AND count(*) > 0""",
+         events={"t": [rows(1, k="a"), rows(60, k="b"), rows(2, 50, k="a"), rows(90, k="a")]}),
     few("aggregate_in_expressions", """SELECT k, sum(i) * 2 + count(*) AS v, max(i) - min(i) AS spread
 FROM STREAM t GROUP BY k""", mode="complete"),
     of_two("union_of_three", """SELECT k, i FROM STREAM t UNION ALL SELECT k, i FROM STREAM u

@@ -14,6 +14,7 @@ mod computed_times;
 mod deduplicate;
 mod group_keys;
 mod grouping_sets;
+mod having;
 mod in_words;
 mod join;
 mod lineage;
@@ -227,6 +228,7 @@ pub fn cut(plan: LogicalPlan, context: &Context<'_>) -> Result<Cut, CutError> {
     let mut cutter = Cutter { context, stages: Vec::new(), operators: HashMap::new() };
     let mut refused = None;
     let plan = join::conditions_into_joins(plan, context.stream_prefix)?;
+    let plan = having::keys_below(plan, context.stream_prefix)?;
     let cut = plan.transform_up(|node| {
         if !is_stateful(&node, context.stream_prefix) {
             return Ok(Transformed::no(node));
