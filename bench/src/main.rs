@@ -30,6 +30,7 @@
 //! - [`freshness`] counts the rows of a table that is being written.
 //! - [`olap`] asks a cluster about events in an object store, with runners and without.
 //! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
+//! - [`planning`] validates pipeline files.
 //! - [`plot`] draws their lines as SVG.
 //!
 //! A benchmark does not tune the system under test: the engine runs with its defaults, unless the
@@ -64,6 +65,7 @@ mod offsets;
 mod olap;
 mod payload;
 mod peers;
+mod planning;
 mod plot;
 mod progress;
 mod pulsar;
@@ -148,6 +150,8 @@ enum Name {
     Olap(olap::Flags),
     /// Latency from topic to topic beside Spark, Flink and bare relays
     Peers(peers::Flags),
+    /// Time from a pipeline file's text to its plans
+    Planning(planning::Flags),
     /// Draw result lines as an SVG chart
     Plot(plot::Flags),
     /// The engine that `--source in-process` starts
@@ -236,6 +240,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::Freshness(flags) => freshness::run(env, &flags),
         Name::Olap(flags) => olap::run(env, &flags),
         Name::Peers(flags) => peers::run(env, &flags),
+        Name::Planning(flags) => planning::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
         Name::InProcess(flags) => in_process::child::run(env, &flags).map(|()| true),
         Name::CassandraClient(flags) => cassandra::run_client(env, &flags).map(|()| true),
