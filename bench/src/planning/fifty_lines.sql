@@ -1,4 +1,6 @@
--- Orders of a shop: enriched, watched and counted.
+-- Four flows over two topics.
+-- Orders of a shop: judged, settled, counted and labelled.
+
 CREATE TABLE orders (
   id BIGINT, customer BIGINT, product STRING, amount DECIMAL(12, 2), quantity INT,
   country STRING, ts TIMESTAMP, tags ARRAY<STRING>, address STRUCT<city: STRING, zip: STRING>
