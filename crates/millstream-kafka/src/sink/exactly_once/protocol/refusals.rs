@@ -32,6 +32,9 @@ use crate::protocol::error_code::ErrorCode;
 /// How long a refusal must last. A broker that goes on after it stood still hears of elections
 /// within a second or two, even where the machine is busy.
 const DOUBT: Duration = Duration::from_secs(5);
+/// When a refusal that lasts is believed at the latest: the last attempt may wait for a broker that
+/// does not answer. One that came longer ago was another matter: the brokers were away since.
+const BELIEVED_WITHIN: Duration = Duration::from_secs(20);
 
 impl ProtocolClient {
     /// Notes a refusal. True if it has lasted.
@@ -48,8 +51,9 @@ impl ProtocolClient {
 
     /// For how long the transaction was open when the problem came up.
     pub fn open_before(&self, problem: &RequestError) -> Duration {
+        let open = self.open_for();
         let is_refusal = problem.code().is_some_and(ErrorCode::is_about_writer);
-        let refused_after = self.refused_after.filter(|_| is_refusal);
-        refused_after.unwrap_or_else(|| self.open_for())
+        let lasted = |first: &Duration| open.saturating_sub(*first) <= BELIEVED_WITHIN;
+        self.refused_after.filter(|first| is_refusal && lasted(first)).unwrap_or(open)
     }
 }

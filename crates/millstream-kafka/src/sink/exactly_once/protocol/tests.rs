@@ -286,10 +286,14 @@ fn refused_rows_are_given_up_if_that_lasts() {
 fn who_was_refused_early_was_replaced_even_if_that_is_believed_late() {
     let mut client = client(&Broker::start());
     client.env = Env::new(Arc::new(Ahead(Env::real())), Arc::new(SeededRng::new(1)));
+    // The transaction is open for an hour.
+    client.timeout = Duration::from_secs(3_595);
     let refused = RequestError::Refused(ErrorCode::PRODUCER_FENCED);
-    let error = client.explain(ROWS, &refused);
-    assert!(matches!(error, SinkError::TimedOut { .. }), "{error}");
-    client.refused_after = Some(Duration::from_secs(1));
-    let error = client.explain(ROWS, &refused);
-    assert!(matches!(error, SinkError::TakenOver { .. }), "{error}");
+    for (refused_after, is_taken_over) in [(None, false), (Some(3_594), true), (Some(1), false)] {
+        client.refused_after = refused_after.map(Duration::from_secs);
+        let error = client.explain(ROWS, &refused);
+        let found = matches!(error, SinkError::TakenOver { .. });
+        assert_eq!(found, is_taken_over, "{error}");
+        assert!(found || matches!(error, SinkError::TimedOut { .. }), "{error}");
+    }
 }
