@@ -170,6 +170,7 @@ class Output(unittest.TestCase):
         for text, problem in ((good + "half a li", "line 2 .* is not JSON"),
                               ("7\n", "line 1 .* is no object"),
                               ("", "it printed no line"),
+                              (good.replace('"round"', '"round", "line": {}'), "key line twice"),
                               (good.replace("release", "debug"), "debug build")):
             with self.assertRaisesRegex(work.Failed, problem):
                 work.parse(text)
