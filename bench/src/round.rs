@@ -28,7 +28,7 @@ use crate::payload;
 use crate::quantiles::Quantiles;
 use crate::report;
 use crate::schedule::Schedule;
-use crate::system::{self, Route, SystemUnderTest};
+use crate::system::{self, Relay, Route, SystemUnderTest};
 use crate::work_directory::WorkDirectory;
 
 /// A Java program on a busy machine takes half a minute from its start to its first record.
@@ -40,6 +40,9 @@ const SETTLE: Duration = Duration::from_millis(500);
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const PARTITIONS_MAX: i32 = 1_000;
+/// Records a second before anything is measured. More is more than a broker takes whose code is not
+/// compiled yet.
+const WARMUP_RATE: u64 = 5_000;
 
 /// What is sent in a round.
 #[derive(Clone, Copy, Debug)]
@@ -161,6 +164,24 @@ impl<'a> Stage<'a> {
         let outcome = self.measure(system, load, round, (&from, &to), &directory);
         self.broker.delete(&[&from, &to])?;
         outcome
+    }
+
+    /// Has the relay carry records before anything is measured, for so many seconds. A broker that
+    /// has just started interprets its code, and the first round would be about that.
+    pub fn warm_brokers_up(
+        &self,
+        seconds: u64,
+        load: Load,
+        transactions: bool,
+    ) -> Result<(), Error> {
+        if seconds == 0 {
+            return Ok(());
+        }
+        let kind = if transactions { "transactional" } else { "plain" };
+        eprintln!("warming up: {seconds} s at {WARMUP_RATE}/s through the {kind} relay");
+        let load = Load { rate: WARMUP_RATE, seconds, warmup: 0, ..load };
+        self.run(&Relay { transactions }, load, &format!("warmup-{kind}"), 0)?;
+        Ok(())
     }
 
     fn measure(
