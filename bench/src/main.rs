@@ -9,6 +9,7 @@
 //!   every record that had to wait for it.
 //! - [`rate_to_stats`] needs no broker: the engine's own `rate` source and `stats` sink.
 //! - [`offset_management`] runs both with the engine's progress kept in different ways.
+//! - [`recovery`] ends the engine by `kill -9`, and times it until it has caught up.
 //! - [`journal`] makes records durable, beside a bare file.
 //! - [`log_length`] starts the engine on checkpoints of many micro-batches.
 //! - [`delta`] appends to a large Delta table, with checkpoints and without. It calls what the sink
@@ -70,12 +71,14 @@ mod pulsar;
 mod quantiles;
 mod rate_to_stats;
 mod read_back;
+mod recovery;
 mod redis;
 mod relay;
 mod report;
 mod round;
 mod schedule;
 mod sender;
+mod sending;
 mod settings;
 mod sinks;
 mod state_size;
@@ -114,6 +117,8 @@ enum Name {
     RateToStats(rate_to_stats::Flags),
     /// What keeping track of progress costs, over seven ways to do it
     OffsetManagement(offset_management::Flags),
+    /// Time to catch up after `kill -9`, over the interval between two entries of progress
+    Recovery(recovery::Flags),
     /// Latency of generated rows on checkpoints of ten and of a million micro-batches
     LogLength(log_length::Flags),
     /// Time until input is durable in a journal, beside a bare file
@@ -219,6 +224,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::KafkaThroughput(flags) => kafka_throughput::run(env, &flags),
         Name::RateToStats(flags) => rate_to_stats::run(env, &flags),
         Name::OffsetManagement(flags) => offset_management::run(env, &flags),
+        Name::Recovery(flags) => recovery::run(env, &flags),
         Name::LogLength(flags) => log_length::run(env, &flags),
         Name::Journal(flags) => journal::run(env, &flags),
         Name::Delta(flags) => delta::run(env, &flags),

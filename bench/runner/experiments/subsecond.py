@@ -65,6 +65,11 @@ EXPERIMENTS = (
         f"--configuration {FOUR} --seconds 10 --repeat 3",
     ),
     Experiment(
+        "recovery",
+        "recovery --interval 100,1000,10000 --rate 2000 --warmup 2 --repeat 3",
+        "recovery --interval 100,1000,10000,60000 --rate 10000 --repeat 7",
+    ),
+    Experiment(
         "three-brokers",
         "kafka-to-kafka --cluster --rate 1000 --partitions 4 --systems relay,millstream "
         "--seconds 5 --warmup 3 --repeat 1 --broker-warmup 20",
@@ -191,6 +196,23 @@ def on_three_brokers(rate: int, size: str) -> Row:
     )
 
 
+def recovered(interval_ms: int, size: str = "") -> list[Row]:
+    """After a kill at a random moment, with an entry of progress each so many milliseconds."""
+    each = f"{interval_ms / 1000:g} s"
+
+    def of(field: str):
+        return value(field, line="summary", interval_ms=interval_ms)
+
+    return [
+        row(f"an entry each {each}, killed at a random moment: {what}",
+            Figure("longer with the interval", unit="ms"), "recovery", of(field), size, note)
+        for what, field, note in (
+            ("records processed again", "again_ms", "as the time in which they became due"),
+            ("until the backlog is caught up", "caught_up_ms", "the median of several kills"),
+        )
+    ]
+
+
 def spark(configuration: str):
     """The median latency of Spark on this machine."""
     return value("p50_ms", line="summary", configuration=configuration)
@@ -236,9 +258,10 @@ ROWS = (
     row("Kafka to Kafka beside that Spark, 1,000 records/s: p99",
         less("250 ms or less", 250, "ms"), "spark-here",
         value("p99_ms", line="summary", configuration="millstream")),
-    unmeasured("time to recover, where entries are rare", "longer",
-               "no benchmark ends an engine between two entries and times it until it has caught "
-               "up"),
+    *recovered(100),
+    *recovered(1_000),
+    *recovered(10_000),
+    *recovered(60_000, FULL),
     unmeasured("processing waits where writes of the log pile up", "it must",
                "no benchmark slows writes of the log down until they pile up"),
     unmeasured("interval between entries", "1 minute; 1,000 ms since Spark 3.4",
