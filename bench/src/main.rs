@@ -29,6 +29,7 @@
 //! - [`nexmark`] runs the queries of a suite that others publish figures of.
 //! - [`sinks`] writes a small stream into each sink for a long time, and tells what grows.
 //! - [`freshness`] counts the rows of a table that is being written.
+//! - [`operational`] times alerts: from an event until somebody is told.
 //! - [`olap`] asks a cluster about events in an object store, with runners and without.
 //! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
 //! - [`plot`] draws their lines as SVG.
@@ -63,6 +64,7 @@ mod numbered;
 mod offset_management;
 mod offsets;
 mod olap;
+mod operational;
 mod payload;
 mod peers;
 mod plot;
@@ -149,6 +151,8 @@ enum Name {
     Sinks(sinks::Flags),
     /// From a record in a topic to its being counted by a query over the Delta table
     Freshness(freshness::Flags),
+    /// From an event in a topic until somebody is told: by webhook, mail or topic
+    Operational(operational::Flags),
     /// Queries over an object store, on a node alone and with runners
     Olap(olap::Flags),
     /// Latency from topic to topic beside Spark, Flink and bare relays
@@ -240,6 +244,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::Nexmark(flags) => nexmark::run(env, &flags),
         Name::Sinks(flags) => sinks::run(env, &flags),
         Name::Freshness(flags) => freshness::run(env, &flags),
+        Name::Operational(flags) => operational::run(env, &flags),
         Name::Olap(flags) => olap::run(env, &flags),
         Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
