@@ -39,7 +39,7 @@ impl MailServer {
                 // Each ends with its client.
                 let _ = inner.detached_thread("bench-mail", move || {
                     // A client that ends in the middle leaves its mail unsent.
-                    let _ = talk(connection, &*hear);
+                    let _ = talk(connection, hear.as_ref());
                 });
             }
         });
