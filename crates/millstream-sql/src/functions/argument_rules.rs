@@ -11,6 +11,7 @@ use datafusion::logical_expr::{
     Cast, Expr, ExprSchemable, WindowFrameBound, WindowFrameUnits, cast, lit,
 };
 
+use super::time_bucket;
 use crate::types::{field_type, list_of, spark_type};
 
 /// `expr` as Spark takes it.
@@ -177,6 +178,7 @@ fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> 
             return Ok(lit(field_type(&field).to_lowercase()));
         }
         ("arrays_zip", _) => return Ok(zipped(call, schema)),
+        (time_bucket::NAME, _) => time_bucket::check(&call.args)?,
         ("pmod", [left, right]) if left.is_string() && right.is_string() => {
             return plan_err!("pmod takes numbers and got two STRINGs; cast one of them");
         }

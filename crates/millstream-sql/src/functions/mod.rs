@@ -57,6 +57,7 @@ pub(crate) mod sessions;
 mod set_operations;
 mod spans;
 mod text;
+mod time_bucket;
 mod time_pattern;
 mod time_units;
 mod tries;
@@ -162,6 +163,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
         regex::FUNCTIONS,
         spans::FUNCTIONS,
         text::FUNCTIONS,
+        time_bucket::FUNCTIONS,
         time_units::FUNCTIONS,
         vectors::FUNCTIONS,
         windows::FUNCTIONS,
