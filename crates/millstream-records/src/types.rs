@@ -34,6 +34,7 @@ pub fn spark_type(data_type: &DataType) -> String {
         DataType::Date32 | DataType::Date64 => "DATE".into(),
         DataType::Timestamp(_, Some(_)) => "TIMESTAMP".into(),
         DataType::Timestamp(_, None) => "TIMESTAMP_NTZ".into(),
+        DataType::Time64(TimeUnit::Microsecond) => "TIME(6)".into(),
         DataType::Decimal32(precision, scale)
         | DataType::Decimal64(precision, scale)
         | DataType::Decimal128(precision, scale)

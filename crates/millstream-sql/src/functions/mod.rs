@@ -33,6 +33,7 @@ mod lambdas;
 mod like;
 pub(crate) mod literals;
 mod make_intervals;
+mod make_timestamps;
 mod map_lambdas;
 mod maps;
 mod masking;
@@ -60,6 +61,7 @@ mod text;
 mod time_bucket;
 mod time_pattern;
 mod time_units;
+pub(crate) mod times_of_day;
 mod tries;
 pub(crate) mod types;
 mod vectors;
@@ -165,6 +167,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
         text::FUNCTIONS,
         time_bucket::FUNCTIONS,
         time_units::FUNCTIONS,
+        times_of_day::FUNCTIONS,
         vectors::FUNCTIONS,
         windows::FUNCTIONS,
         zones::FUNCTIONS,
@@ -180,6 +183,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     functions.push(decimals::whole_division());
     functions.push(date_parts::DatePart::udf());
     functions.extend(decimals::rounding_functions());
+    functions.extend(make_timestamps::functions());
     functions.extend(number_forms::functions());
     functions.extend(of_numbers::functions());
     functions.extend(parts::functions());

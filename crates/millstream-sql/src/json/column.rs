@@ -12,7 +12,7 @@ use arrow::array::{ArrayRef, ListArray, MapArray, NullBufferBuilder, StructArray
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Field, FieldRef, Fields, Float32Type, Float64Type,
-    Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
+    Int8Type, Int16Type, Int32Type, Int64Type, Time64MicrosecondType, TimeUnit,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -22,6 +22,7 @@ use super::scalar::{parse_decimal, special_double, timestamp_of_number};
 use super::scan::{Kind, Span};
 use super::text::{compact, unescape};
 use crate::values::calendar::{parse_date, parse_timestamp, parse_timestamp_ntz};
+use crate::values::time_of_day::parse_time;
 
 /// How well a value fitted its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +53,7 @@ pub(super) enum Column {
     Text(StringBuilder),
     Binary(BinaryBuilder),
     Date(PrimitiveBuilder<Date32Type>),
+    TimeOfDay(PrimitiveBuilder<Time64MicrosecondType>),
     Timestamp { builder: TimestampMicrosecondBuilder, parse: fn(&str) -> Option<i64> },
     Decimal { builder: PrimitiveBuilder<Decimal128Type>, precision: u8, scale: i8 },
     List(Box<ListColumn>),
@@ -73,6 +75,7 @@ impl Column {
             DataType::Utf8 => Self::Text(StringBuilder::new()),
             DataType::Binary => Self::Binary(BinaryBuilder::new()),
             DataType::Date32 => Self::Date(PrimitiveBuilder::new()),
+            DataType::Time64(TimeUnit::Microsecond) => Self::TimeOfDay(PrimitiveBuilder::new()),
             DataType::Timestamp(TimeUnit::Microsecond, zone) => Self::Timestamp {
                 builder: PrimitiveBuilder::new().with_data_type(data_type.clone()),
                 parse: if zone.is_some() { parse_timestamp } else { parse_timestamp_ntz },
@@ -106,6 +109,7 @@ impl Column {
             Self::Text(builder) => builder.append_null(),
             Self::Binary(builder) => builder.append_null(),
             Self::Date(builder) => builder.append_null(),
+            Self::TimeOfDay(builder) => builder.append_null(),
             Self::Timestamp { builder, .. } => builder.append_null(),
             Self::Decimal { builder, .. } => builder.append_null(),
             Self::List(list) => list.bounds.close(false),
@@ -171,6 +175,11 @@ impl Column {
                 builder.append_option(value);
                 Fit::whole_if(value.is_some())
             }
+            Self::TimeOfDay(builder) => {
+                let value = string_of(record, span, scratch).and_then(parse_time);
+                builder.append_option(value);
+                Fit::whole_if(value.is_some())
+            }
             Self::Timestamp { builder, parse } => {
                 let value = match span.kind {
                     Kind::Integer | Kind::Fraction => timestamp_of_number(span.of(record)),
@@ -207,6 +216,7 @@ impl Column {
             Self::Text(builder) => Arc::new(builder.finish()),
             Self::Binary(builder) => Arc::new(builder.finish()),
             Self::Date(builder) => Arc::new(builder.finish()),
+            Self::TimeOfDay(builder) => Arc::new(builder.finish()),
             Self::Timestamp { builder, .. } => Arc::new(builder.finish()),
             Self::Decimal { builder, .. } => Arc::new(builder.finish()),
             Self::List(list) => list.finish(),

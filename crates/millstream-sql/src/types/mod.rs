@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 pub use millstream_records::types::{INTERVAL_FIELDS, field_type, quoted, spark_type};
 
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::nearest;
 use crate::syntax::cursor::{Cursor, Name};
 use crate::syntax::lexer::Lexed;
@@ -79,6 +79,28 @@ const FOREIGN: &[(&str, &str)] = &[
     ("TIMESTAMPTZ", "TIMESTAMP"),
     ("ROW", "STRUCT<name: TYPE, ...>"),
 ];
+
+/// `TIME`: a time of a day. Spark 4.2 has it switched off but for literals and `from_json`.
+pub const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
+
+/// Why there is no more of TIME, and what to write instead.
+pub const TIME_HELP: &str = "Spark 4.2 has the type TIME for literals and for schemas of \
+    from_json alone (UNSUPPORTED_TIME_TYPE); use a TIMESTAMP, a STRING or an INTERVAL";
+
+/// Whether a value of the type has a TIME in it. What has no values of this type asks.
+pub fn holds_time(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::List(item) => holds_time(item.data_type()),
+        DataType::Map(entries, _) => holds_time(entries.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| holds_time(field.data_type())),
+        other => *other == TIME,
+    }
+}
+
+/// That a column or a parameter cannot have the type TIME.
+pub fn no_time(span: Span) -> Diagnostic {
+    Diagnostic::at(span, "the type TIME is not supported here").help(TIME_HELP)
+}
 
 /// Spark's `TIMESTAMP`.
 pub fn timestamp() -> DataType {
@@ -157,6 +179,7 @@ pub fn data_type(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
     match upper.as_str() {
         "TIMESTAMP" | "TIMESTAMP_LTZ" => Ok(timestamp()),
         "DECIMAL" | "DEC" | "NUMERIC" => decimal(cursor),
+        "TIME" => time(cursor, &name),
         "VARCHAR" | "CHAR" => {
             // Spark checks the length when it writes; here the type is a plain string.
             if cursor.is_token(&Token::LParen) {
@@ -196,6 +219,19 @@ fn structure(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
     }
     cursor.expect_closing_angle("or `,` after a field of the STRUCT")?;
     Ok(DataType::Struct(fields.into()))
+}
+
+fn time(cursor: &mut Cursor<'_>, name: &Name) -> Result<DataType, Diagnostic> {
+    if cursor.eat(&Token::LParen) {
+        let digits = whole_number(cursor, "the digits of a fraction (0 to 6)", 6)?;
+        cursor.expect(&Token::RParen, "after TIME's digits")?;
+        if digits != 6 {
+            // Arrow has no place for it: the type of the column would be another one.
+            return Err(Diagnostic::at(name.span, format!("TIME({digits}) is not supported"))
+                .help("write TIME, which has six digits after the point"));
+        }
+    }
+    Ok(TIME)
 }
 
 fn decimal(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
