@@ -146,6 +146,7 @@ fn element_at(name: &str) -> Option<usize> {
 fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> Result<Expr> {
     let name = call.func.name().to_owned();
     times_of_day::check_call(&name, types)?;
+    times_of_day::check_field(&call, types, schema)?;
     if let Some(at) = element_at(&name)
         && let (Some(of), Some(given)) = (types.first().and_then(item_of), types.get(at))
         && of.is_string() != given.is_string()

@@ -11,12 +11,13 @@ use arrow::array::{ArrayRef, AsArray, StringArray};
 use arrow::compute::cast as arrow_cast;
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type, Time64MicrosecondType};
 use datafusion::common::{DFSchema, Result, exec_err, plan_err};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::RawBinaryExpr;
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::define::{Arguments, Function, Param};
-use crate::types::{TIME, TIME_HELP, spark_type};
+use crate::types::{TIME, TIME_DIGITS, TIME_HELP, holds_time, spark_type};
 use crate::values::calendar::{DAY_US, SECOND_US};
 use crate::values::time_of_day::write_time;
 
@@ -100,7 +101,27 @@ pub(super) fn check_call(name: &str, types: &[DataType]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses the same of an aggregate or a function of a window.
+/// Refuses to take a TIME with other digits than six out of a STRUCT: what is computed with it would
+/// have six.
+pub(super) fn check_field(
+    call: &ScalarFunction,
+    types: &[DataType],
+    schema: &DFSchema,
+) -> Result<()> {
+    if call.func.name() != "get_field" || !types.first().is_some_and(holds_time) {
+        return Ok(());
+    }
+    let field = Expr::ScalarFunction(call.clone()).to_field(schema);
+    match field.as_ref().ok().and_then(|(_, field)| field.metadata().get(TIME_DIGITS)) {
+        Some(digits) => plan_err!(
+            "a TIME({digits}) cannot be taken out of its STRUCT; write TIME in the schema, which \
+             has six digits"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a TIME as an argument of an aggregate or a function of a window.
 pub(super) fn check_rows(name: &str, args: &[Expr], schema: &DFSchema) -> Result<()> {
     let is_time = |arg: &Expr| arg.get_type(schema).is_ok_and(|of| of == TIME);
     if args.iter().any(is_time) && !OF_ANY_ROWS.contains(&name) {

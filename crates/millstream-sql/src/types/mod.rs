@@ -5,12 +5,15 @@
 
 pub(crate) mod planner;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, TimeUnit};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-pub use millstream_records::types::{INTERVAL_FIELDS, field_type, quoted, spark_type};
+pub use millstream_records::types::{
+    INTERVAL_FIELDS, TIME_DIGITS, field_type, part_type, quoted, spark_type,
+};
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::nearest;
@@ -160,17 +163,32 @@ pub fn field_after(
     cursor: &mut Cursor<'_>,
     name: &Name,
 ) -> Result<(FieldRef, Option<Name>), Diagnostic> {
-    let data_type = data_type(cursor)?;
+    let (data_type, metadata) = match time(cursor)? {
+        // Arrow's type has six digits; others are for those who ask for the type.
+        Some(6) => (TIME, HashMap::new()),
+        Some(digits) => (TIME, HashMap::from([(TIME_DIGITS.to_owned(), digits.to_string())])),
+        None => (data_type(cursor)?, HashMap::new()),
+    };
     let not_null = cursor.eat_words(&["NOT", "NULL"]).is_some();
     let mut comment = None;
     if cursor.eat_words(&["COMMENT"]).is_some() {
         comment = Some(cursor.string("a comment")?);
     }
-    Ok((Arc::new(Field::new(&name.text, data_type, !not_null)), comment))
+    let field = Field::new(&name.text, data_type, !not_null).with_metadata(metadata);
+    Ok((Arc::new(field), comment))
 }
 
 /// Reads a type.
 pub fn data_type(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
+    let here = cursor.here();
+    match time(cursor)? {
+        Some(6) => return Ok(TIME),
+        Some(digits) => {
+            let message = format!("TIME({digits}) can only be a column or a field of a STRUCT");
+            return Err(Diagnostic::at(here, message).help("write TIME, which has six digits"));
+        }
+        None => {}
+    }
     let name = cursor.name("a type")?;
     let upper = name.text.to_uppercase();
     if let Some((_, data_type)) = SIMPLE.iter().find(|(known, _)| *known == upper) {
@@ -179,7 +197,6 @@ pub fn data_type(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
     match upper.as_str() {
         "TIMESTAMP" | "TIMESTAMP_LTZ" => Ok(timestamp()),
         "DECIMAL" | "DEC" | "NUMERIC" => decimal(cursor),
-        "TIME" => time(cursor, &name),
         "VARCHAR" | "CHAR" => {
             // Spark checks the length when it writes; here the type is a plain string.
             if cursor.is_token(&Token::LParen) {
@@ -221,17 +238,17 @@ fn structure(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
     Ok(DataType::Struct(fields.into()))
 }
 
-fn time(cursor: &mut Cursor<'_>, name: &Name) -> Result<DataType, Diagnostic> {
-    if cursor.eat(&Token::LParen) {
-        let digits = whole_number(cursor, "the digits of a fraction (0 to 6)", 6)?;
-        cursor.expect(&Token::RParen, "after TIME's digits")?;
-        if digits != 6 {
-            // Arrow has no place for it: the type of the column would be another one.
-            return Err(Diagnostic::at(name.span, format!("TIME({digits}) is not supported"))
-                .help("write TIME, which has six digits after the point"));
-        }
+/// The digits of `TIME` or `TIME(digits)`, where that is what stands at the cursor.
+fn time(cursor: &mut Cursor<'_>) -> Result<Option<u8>, Diagnostic> {
+    if cursor.eat_words(&["TIME"]).is_none() {
+        return Ok(None);
     }
-    Ok(TIME)
+    if !cursor.eat(&Token::LParen) {
+        return Ok(Some(6));
+    }
+    let digits = whole_number(cursor, "the digits of a fraction (0 to 6)", 6)?;
+    cursor.expect(&Token::RParen, "after TIME's digits")?;
+    Ok(Some(digits))
 }
 
 fn decimal(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
