@@ -29,6 +29,7 @@ mod interval_arithmetic;
 mod interval_literals;
 mod interval_text;
 mod json;
+mod json_formats;
 mod lambdas;
 mod like;
 pub(crate) mod literals;
