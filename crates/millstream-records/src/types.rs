@@ -5,11 +5,25 @@ use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 /// The key in the metadata of a field whose value is the fields of an INTERVAL: `year to month`.
 pub const INTERVAL_FIELDS: &str = "millstream.interval";
 
-/// The type of a field in Spark's words, an INTERVAL with its fields.
+/// The key in the metadata of a field whose value is the digits of a TIME's fraction, where these
+/// are not six.
+pub const TIME_DIGITS: &str = "millstream.time";
+
+/// The type of a field in Spark's words, an INTERVAL with its fields and a TIME with its digits.
 pub fn field_type(field: &Field) -> String {
     let is_interval = matches!(field.data_type(), DataType::Interval(_) | DataType::Duration(_));
     match field.metadata().get(INTERVAL_FIELDS) {
         Some(fields) if is_interval => format!("INTERVAL {}", fields.to_uppercase()),
+        _ => part_type(field),
+    }
+}
+
+/// The type of a part of a value in Spark's words, a TIME with its digits.
+pub fn part_type(field: &Field) -> String {
+    match field.metadata().get(TIME_DIGITS) {
+        Some(digits) if matches!(field.data_type(), DataType::Time64(_)) => {
+            format!("TIME({digits})")
+        }
         _ => spark_type(field.data_type()),
     }
 }
@@ -34,6 +48,7 @@ pub fn spark_type(data_type: &DataType) -> String {
         DataType::Date32 | DataType::Date64 => "DATE".into(),
         DataType::Timestamp(_, Some(_)) => "TIMESTAMP".into(),
         DataType::Timestamp(_, None) => "TIMESTAMP_NTZ".into(),
+        DataType::Time64(TimeUnit::Microsecond) => "TIME(6)".into(),
         DataType::Decimal32(precision, scale)
         | DataType::Decimal64(precision, scale)
         | DataType::Decimal128(precision, scale)
@@ -59,7 +74,7 @@ pub fn spark_type(data_type: &DataType) -> String {
         DataType::Struct(fields) => {
             let fields = fields.iter().map(|field| {
                 let not_null = if field.is_nullable() { "" } else { " NOT NULL" };
-                format!("{}: {}{not_null}", quoted(field.name()), spark_type(field.data_type()))
+                format!("{}: {}{not_null}", quoted(field.name()), part_type(field))
             });
             format!("STRUCT<{}>", fields.collect::<Vec<_>>().join(", "))
         }

@@ -7,7 +7,7 @@ use arrow::datatypes::{
     DataType, Date32Type, Date64Type, Decimal128Type, Decimal256Type, DurationMicrosecondType,
     DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float32Type, Float64Type,
     Int8Type, Int16Type, Int32Type, Int64Type, IntervalDayTimeType, IntervalMonthDayNano,
-    IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType, TimeUnit,
+    IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType, Time64MicrosecondType, TimeUnit,
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
     TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
@@ -155,6 +155,9 @@ pub fn of_array(array: &dyn Array, row: usize) -> Cell {
         DataType::Interval(IntervalUnit::MonthDayNano) => Cell::Text(calendar_interval(
             array.as_primitive::<IntervalMonthDayNanoType>().value(row),
         )),
+        DataType::Time64(TimeUnit::Microsecond) => {
+            Cell::Text(time_of_day(array.as_primitive::<Time64MicrosecondType>().value(row)))
+        }
         _ => whole(array, row).map_or_else(
             || Cell::Text(array_value_to_string(array, row).unwrap_or_default()),
             Cell::Whole,
@@ -241,6 +244,14 @@ fn calendar_interval(value: IntervalMonthDayNano) -> String {
     if parts.is_empty() { "0 seconds".to_owned() } else { parts.join(" ") }
 }
 
+/// A time of a day as Spark writes it, without trailing zeros of its fraction.
+fn time_of_day(us: i64) -> String {
+    let (seconds, fraction) = (us / 1_000_000, us % 1_000_000);
+    let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    let text = format!("{hour:02}:{minute:02}:{second:02}.{fraction:06}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// Months or microseconds; `None` for an interval of both, which is written as text.
 fn interval(array: &dyn Array, row: usize, unit: IntervalUnit) -> Option<i64> {
     match unit {
@@ -270,6 +281,12 @@ mod tests {
         assert!(text("NaN").is(&Cell::Float(f64::NAN), false));
         assert!(text("-Infinity").is(&Cell::Float(f64::NEG_INFINITY), false));
         assert!(text("1.0E10").is(&Cell::Float(1e10), false));
+    }
+
+    #[test]
+    fn times_of_a_day_are_texts() {
+        assert_eq!(time_of_day(0), "00:00:00");
+        assert_eq!(time_of_day(45_296_100_000), "12:34:56.1");
     }
 
     #[test]

@@ -113,6 +113,7 @@ fn cell(column: &ArrayRef, row: usize) -> Result<String, ArrowError> {
     Ok(match column.data_type() {
         DataType::Null => "NULL".into(),
         DataType::Timestamp(_, _) => timestamp(column, row)?,
+        DataType::Time64(_) => time_of_day(column, row)?,
         DataType::Float32 => {
             let value = column.as_primitive::<Float32Type>().value(row);
             float(f64::from(value), &format!("{value:e}"), value.abs() >= 1e-3 && value.abs() < 1e7)
@@ -141,10 +142,19 @@ fn cell(column: &ArrayRef, row: usize) -> Result<String, ArrowError> {
             });
             format!("{{{}}}", pairs.collect::<Result<Vec<_>, _>>()?.join(", "))
         }
-        _ => ArrayFormatter::try_new(column.as_ref(), &FormatOptions::new())?
-            .value(row)
-            .try_to_string()?,
+        _ => plain(column, row)?,
     })
+}
+
+fn plain(column: &ArrayRef, row: usize) -> Result<String, ArrowError> {
+    ArrayFormatter::try_new(column.as_ref(), &FormatOptions::new())?.value(row).try_to_string()
+}
+
+/// `12:30:00.5`, without trailing zeros of the fraction.
+fn time_of_day(column: &ArrayRef, row: usize) -> Result<String, ArrowError> {
+    let text = plain(column, row)?;
+    let digits: &str = if text.contains('.') { text.trim_end_matches('0') } else { &text };
+    Ok(digits.to_owned())
 }
 
 fn list(values: &ArrayRef) -> Result<String, ArrowError> {

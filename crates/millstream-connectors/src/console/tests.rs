@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BinaryArray, BooleanArray, Float32Array, Float64Array, Int64Array, ListArray,
-    RecordBatch, StringArray, StructArray, TimestampMicrosecondArray,
+    RecordBatch, StringArray, StructArray, Time64MicrosecondArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use millstream_engine::api::options::Options;
@@ -153,6 +153,7 @@ fn values_look_as_in_spark() {
         ("narrow", Arc::new(narrow)),
         ("bytes", Arc::new(BinaryArray::from(vec![&b"Hi"[..]]))),
         ("time", Arc::new(time)),
+        ("clock", Arc::new(Time64MicrosecondArray::from(vec![45_296_100_000]))),
         ("text", Arc::new(StringArray::from(vec!["a\n\u{1b}[31m"]))),
         ("wide", Arc::new(StringArray::from(vec!["水"]))),
     ];
@@ -168,6 +169,7 @@ fn values_look_as_in_spark() {
         "0.1",
         "[48 69]",
         "2026-01-01 00:00:00.25",
+        "12:34:56.1",
         "a\\n\\u{1b}[31m",
         "水",
         "",

@@ -138,6 +138,9 @@ fn columns(cursor: &mut Cursor<'_>) -> Result<Vec<ColumnDeclaration>, Diagnostic
                 .note_at(first.name.span, "first here"));
         }
         let (field, comment) = types::field_after(cursor, &name)?;
+        if types::holds_time(field.data_type()) {
+            return Err(types::no_time(name.span));
+        }
         if cursor.is_word("METADATA") || cursor.is_word("GENERATED") || cursor.is_word("AS") {
             return Err(Diagnostic::at(cursor.here(), "a computed column is not supported").help(
                 "list the columns of the data; compute others in the SELECT. A Kafka table \

@@ -11,6 +11,7 @@ use datafusion::logical_expr::{
     Cast, Expr, ExprSchemable, WindowFrameBound, WindowFrameUnits, cast, lit,
 };
 
+use super::{time_bucket, times_of_day};
 use crate::types::{field_type, list_of, spark_type};
 
 /// `expr` as Spark takes it.
@@ -29,6 +30,7 @@ pub(super) fn taken(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         }
         Expr::Negative(value) => negated(*value, schema),
         Expr::AggregateFunction(call) => {
+            times_of_day::check_rows(call.func.name(), &call.params.args, schema)?;
             if call.func.name() == "string_agg" {
                 joined_texts(&call.params.args, schema)?;
             }
@@ -36,6 +38,7 @@ pub(super) fn taken(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         }
         Expr::WindowFunction(call) => {
             frame(&call, schema)?;
+            times_of_day::check_rows(call.fun.name(), &call.params.args, schema)?;
             Ok(Expr::WindowFunction(call))
         }
         other => Ok(other),
@@ -117,7 +120,12 @@ fn has_time(value: &ScalarValue) -> bool {
 fn negated(value: Expr, schema: &DFSchema) -> Result<Expr> {
     let value = match value.get_type(schema) {
         Ok(of) if of.is_string() => cast(value, DataType::Float64),
-        Ok(of @ (DataType::Timestamp(..) | DataType::Date32 | DataType::Boolean)) => {
+        Ok(
+            of @ (DataType::Timestamp(..)
+            | DataType::Time64(_)
+            | DataType::Date32
+            | DataType::Boolean),
+        ) => {
             return plan_err!("`-` takes a number or an INTERVAL, not a {}", spark_type(&of));
         }
         _ => value,
@@ -137,6 +145,8 @@ fn element_at(name: &str) -> Option<usize> {
 
 fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> Result<Expr> {
     let name = call.func.name().to_owned();
+    times_of_day::check_call(&name, types)?;
+    times_of_day::check_field(&call, types, schema)?;
     if let Some(at) = element_at(&name)
         && let (Some(of), Some(given)) = (types.first().and_then(item_of), types.get(at))
         && of.is_string() != given.is_string()
@@ -177,6 +187,7 @@ fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> 
             return Ok(lit(field_type(&field).to_lowercase()));
         }
         ("arrays_zip", _) => return Ok(zipped(call, schema)),
+        (time_bucket::NAME, _) => time_bucket::check(&call.args)?,
         ("pmod", [left, right]) if left.is_string() && right.is_string() => {
             return plan_err!("pmod takes numbers and got two STRINGs; cast one of them");
         }

@@ -28,7 +28,7 @@ use super::decimals::{cast_decimal, casts_decimals};
 use super::define::{call, invalid};
 use super::interval_text;
 use super::nested_casts::{self, cast_nested};
-use super::spans;
+use super::{spans, times_of_day};
 use crate::json::parse_decimal;
 use crate::types::{INTERVAL_FIELDS, spark_type};
 use crate::values::calendar::{
@@ -49,6 +49,7 @@ pub(super) fn is_spark_cast(from: &DataType, to: &DataType) -> bool {
     match (from, to) {
         (from, to) if casts_decimals(from, to) || spans::casts(from, to) => true,
         (from, to) if nested_casts::casts(from, to, is_spark_cast) => true,
+        (from, to) if times_of_day::casts(from, to) => true,
         (from, DataType::Utf8View | DataType::LargeUtf8) if is_bytes(from) => true,
         (from, to) if is_text(from) => {
             to.is_signed_integer()
@@ -101,6 +102,9 @@ pub(super) fn cast(values: &ArrayRef, to: &DataType, strict: bool) -> Result<Arr
         }
         (from, to) if spans::casts(from, to) => {
             spans::cast_span(values, to, |numbers, to| cast(numbers, to, true))
+        }
+        (from, to) if times_of_day::casts(from, to) => {
+            times_of_day::cast_time(values, to, |seconds, to| cast(seconds, to, strict))
         }
         (DataType::LargeUtf8 | DataType::Utf8View, _) => {
             cast(&arrow_cast(values, &DataType::Utf8, strict)?, to, strict)

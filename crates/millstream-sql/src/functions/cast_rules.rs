@@ -6,7 +6,7 @@
 
 use arrow::datatypes::DataType;
 
-use crate::types::spark_type;
+use crate::types::{TIME, TIME_HELP, spark_type};
 
 /// The kinds of types between which a cast is allowed or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,7 @@ enum Kind {
     Date,
     Time,
     LocalTime,
+    TimeOfDay,
 }
 
 fn kind(of: &DataType) -> Option<Kind> {
@@ -29,6 +30,7 @@ fn kind(of: &DataType) -> Option<Kind> {
         DataType::Date32 => Kind::Date,
         DataType::Timestamp(_, Some(_)) => Kind::Time,
         DataType::Timestamp(_, None) => Kind::LocalTime,
+        of if *of == TIME => Kind::TimeOfDay,
         _ => return None,
     })
 }
@@ -53,6 +55,7 @@ fn is_allowed(from: &DataType, to: &DataType) -> bool {
     let nested =
         |of: &DataType| matches!(of, DataType::List(_) | DataType::Map(..) | DataType::Struct(_));
     match (kind(from), kind(to)) {
+        (Some(Kind::TimeOfDay), Some(Kind::Number)) if to.is_floating() => false,
         (Some(from), Some(to)) => between(from, to),
         (Some(_), None) => !nested(to),
         (None, Some(to)) => !nested(from) || to == Kind::Text,
@@ -65,13 +68,14 @@ fn between(from: Kind, to: Kind) -> bool {
         return true;
     }
     match from {
-        Kind::Text => true,
+        Kind::Text => to != Kind::TimeOfDay,
         Kind::Number => matches!(to, Kind::Text | Kind::Boolean | Kind::Time),
         Kind::Boolean => matches!(to, Kind::Text | Kind::Number),
         Kind::Bytes => to == Kind::Text,
         Kind::Date => matches!(to, Kind::Text | Kind::Time | Kind::LocalTime),
         Kind::Time => matches!(to, Kind::Text | Kind::Number | Kind::Date | Kind::LocalTime),
         Kind::LocalTime => matches!(to, Kind::Text | Kind::Date | Kind::Time),
+        Kind::TimeOfDay => matches!(to, Kind::Text | Kind::Number),
     }
 }
 
@@ -79,6 +83,9 @@ fn between(from: Kind, to: Kind) -> bool {
 pub(super) fn problem(from: &DataType, to: &DataType) -> Option<String> {
     if is_allowed(from, to) {
         return None;
+    }
+    if *to == TIME {
+        return Some(format!("{} cannot be cast to TIME: {TIME_HELP}", spark_type(from)));
     }
     let help = match (kind(from), kind(to)) {
         (Some(Kind::Number), Some(Kind::Date)) => "; write date_from_unix_date(days)",
@@ -111,6 +118,8 @@ mod tests {
             (DataType::Null, DataType::Date32),
             (list_of(DataType::Int32), list_of(DataType::Utf8)),
             (list_of(DataType::Int32), DataType::Utf8),
+            (TIME, DataType::Int8),
+            (TIME, DataType::Utf8),
         ];
         for (from, to) in allowed {
             assert_eq!(problem(&from, &to), None, "{from} to {to}");
@@ -122,6 +131,10 @@ mod tests {
             (DataType::Int64, local.clone()),
             (local, DataType::Int64),
             (DataType::Boolean, timestamp()),
+            (DataType::Utf8, TIME),
+            (timestamp(), TIME),
+            (TIME, timestamp()),
+            (TIME, DataType::Float64),
             (DataType::Utf8, list_of(DataType::Utf8)),
             (list_of(DataType::Int32), list_of(DataType::Date32)),
             (list_of(DataType::Int32), map_of(DataType::Int32, DataType::Int32)),

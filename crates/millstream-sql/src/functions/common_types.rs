@@ -17,6 +17,7 @@ use datafusion::logical_expr::{
 };
 
 use super::decimals::{Operation, decimal_operation, digits_of, type_of, wider};
+use super::times_of_day::check_common;
 use crate::types::{spark_type, timestamp};
 
 /// The common type of `types`, to which their values are cast.
@@ -198,6 +199,7 @@ fn binary(
     };
     let types = [left_type, right_type];
     check_intervals(&types)?;
+    check_common(&types)?;
     let exact = exact_types([&left, &right], &types);
     match (operation, exact) {
         (Some(operation), Some([left_exact, right_exact])) => {
@@ -273,6 +275,7 @@ fn cast_together(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     let types = exprs.iter().map(|expr| expr.get_type(schema)).collect::<Result<Vec<_>>>();
     let Ok(types) = types else { return Ok(exprs) };
     check_intervals(&types)?;
+    check_common(&types)?;
     let Some(common) = with_decimals(&types) else { return Ok(exprs) };
     exprs.into_iter().zip(types).map(|(expr, from)| cast_to(expr, &from, &common)).collect()
 }
@@ -411,16 +414,17 @@ pub(super) fn of_values(values: Values) -> Result<LogicalPlan> {
 pub(super) fn of_union(union: Union) -> Result<Union> {
     let columns = union.inputs.first().map_or(0, |input| input.schema().fields().len());
     let same_width = union.inputs.iter().all(|input| input.schema().fields().len() == columns);
-    let common = |column: usize| {
+    let common = |column: usize| -> Result<Option<DataType>> {
         let types = union.inputs.iter().map(|input| input.schema().field(column).data_type());
         let types: Vec<DataType> = types.cloned().collect();
+        check_common(&types)?;
         let differ = types.iter().any(|found| *found != types[0]);
-        if differ { with_decimals(&types) } else { None }
+        Ok(if differ { with_decimals(&types) } else { None })
     };
     if !same_width {
         return Ok(union);
     }
-    let common: Vec<Option<DataType>> = (0..columns).map(common).collect();
+    let common: Vec<Option<DataType>> = (0..columns).map(common).collect::<Result<_>>()?;
     if common.iter().all(Option::is_none) {
         return Ok(union);
     }

@@ -15,11 +15,10 @@ use super::define::{
 use super::time_pattern::TimePattern;
 use crate::types::{spark_type, timestamp};
 use crate::values::calendar::{
-    DAY_US, SECOND_US, days_of, naive, naive_date, parse_date, parse_timestamp,
-    parse_timestamp_ntz, zone_offset_us,
+    DAY_US, SECOND_US, days_of, naive, naive_date, parse_date, parse_timestamp, parse_timestamp_ntz,
 };
 
-use Param::{Any, AnyTime, Date, Double, Int, Long, Text, Timestamp};
+use Param::{Any, AnyTime, Date, Int, Long, Text, Timestamp};
 
 /// What `unix_timestamp` and `from_unixtime` use if no pattern is given.
 const DEFAULT_PATTERN: &str = "yyyy-MM-dd HH:mm:ss";
@@ -83,31 +82,6 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("add_months", &[Date, Int], returns_date, add_months),
     Function::new("date_trunc", &[Text, Timestamp], returns_timestamp, date_trunc),
     Function::new("make_date", &[Int, Int, Int], returns_date, make_date),
-    Function::new(
-        "make_timestamp",
-        &[Int, Int, Int, Int, Int, Double, Text],
-        returns_timestamp,
-        |args| make_timestamp(args, true),
-    )
-    .aliases(&["make_timestamp_ltz"])
-    .required(6),
-    Function::new(
-        "try_make_timestamp",
-        &[Int, Int, Int, Int, Int, Double, Text],
-        returns_timestamp,
-        |args| make_timestamp(args, false),
-    )
-    .aliases(&["try_make_timestamp_ltz"])
-    .required(6),
-    Function::new("make_timestamp_ntz", &[Int, Int, Int, Int, Int, Double], returns_ntz, |args| {
-        make_timestamp(args, true)
-    }),
-    Function::new(
-        "try_make_timestamp_ntz",
-        &[Int, Int, Int, Int, Int, Double],
-        returns_ntz,
-        |args| make_timestamp(args, false),
-    ),
     Function::new(
         "months_between",
         &[Timestamp, Timestamp, Param::Boolean],
@@ -202,8 +176,7 @@ fn to_timestamp(args: &Arguments, strict: bool) -> Result<ArrayRef> {
 
 fn returns_ntz(args: &[DataType]) -> Result<DataType> {
     match args {
-        // The parts of a time are numbers; a number alone is none.
-        [number] | [number, _] if number.is_numeric() => {
+        [number, ..] if number.is_numeric() => {
             plan_err!("to_timestamp_ntz takes a text, a date or a time, not {}", spark_type(number))
         }
         _ => Ok(ntz()),
@@ -369,39 +342,8 @@ fn make_date(args: &Arguments) -> Result<ArrayRef> {
     })
 }
 
-fn civil(year: i32, month: i32, day: i32) -> Option<i32> {
+pub(super) fn civil(year: i32, month: i32, day: i32) -> Option<i32> {
     days_of(i64::from(year), u32::try_from(month).ok()?, u32::try_from(day).ok()?)
-}
-
-fn make_timestamp(args: &Arguments, strict: bool) -> Result<ArrayRef> {
-    let numbers: Vec<_> = (0..5).map(|at| args.int(at)).collect();
-    let seconds = args.primitive::<Float64Type>(5);
-    let zones = (args.len() > 6).then(|| args.text(6));
-    args.primitives::<TimestampMicrosecondType>(|row| {
-        let mut parts = [0; 5];
-        for (part, numbers) in parts.iter_mut().zip(&numbers) {
-            let Some(number) = numbers.get(row) else { return Ok(None) };
-            *part = number;
-        }
-        let zone = zones.as_ref().map_or(Some("UTC"), |zones| zones.get(row));
-        let (Some(seconds), Some(zone)) = (seconds.get(row), zone) else { return Ok(None) };
-        match instant(parts, seconds, zone) {
-            Some(us) => Ok(Some(us)),
-            None if !strict => Ok(None),
-            None => exec_err!("there is no time {parts:?} {seconds} in zone {zone}"),
-        }
-    })
-}
-
-fn instant([year, month, day, hour, minute]: [i32; 5], seconds: f64, zone: &str) -> Option<i64> {
-    let of_day = (0..24).contains(&hour) && (0..60).contains(&minute);
-    if !of_day || !(0.0..=60.0).contains(&seconds) {
-        return None;
-    }
-    let us = (seconds * SECOND_US as f64).round() as i64;
-    let minutes = i64::from(hour * 60 + minute);
-    let local = i64::from(civil(year, month, day)?) * DAY_US + minutes * 60 * SECOND_US + us;
-    Some(local - zone_offset_us(zone, local)?)
 }
 
 /// Whole months where the days of the month agree or both are last; else in months of 31 days,

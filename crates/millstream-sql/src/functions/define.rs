@@ -133,6 +133,21 @@ impl Function {
         self
     }
 
+    /// The types to cast arguments of the types `given` to.
+    pub fn coerced(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let Self { name, params, required, variadic, .. } = *self;
+        if given.len() < required || (given.len() > params.len() && !variadic) {
+            let wanted = if required == params.len() {
+                required.to_string()
+            } else {
+                format!("{required} to {}", params.len())
+            };
+            return plan_err!("{name} takes {wanted} arguments and got {}", given.len());
+        }
+        let param = |at: usize| params[at.min(params.len() - 1)];
+        given.iter().enumerate().map(|(at, given)| param(at).coerced(given)).collect()
+    }
+
     /// For registration.
     pub fn udf(self) -> Arc<ScalarUDF> {
         let signature = Signature::user_defined(Volatility::Immutable);
@@ -189,17 +204,7 @@ impl ScalarUDFImpl for Defined {
     }
 
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        let Function { name, params, required, variadic, .. } = self.function;
-        if given.len() < required || (given.len() > params.len() && !variadic) {
-            let wanted = if required == params.len() {
-                required.to_string()
-            } else {
-                format!("{required} to {}", params.len())
-            };
-            return plan_err!("{name} takes {wanted} arguments and got {}", given.len());
-        }
-        let param = |at: usize| params[at.min(params.len() - 1)];
-        given.iter().enumerate().map(|(at, given)| param(at).coerced(given)).collect()
+        self.function.coerced(given)
     }
 
     fn return_type(&self, args: &[DataType]) -> Result<DataType> {

@@ -17,8 +17,9 @@ use datafusion::logical_expr::{
 use super::define::{
     Arguments, Function, Param, call, literal_text, returns_int, returns_text, returns_texts,
 };
+use super::json_formats::Formats;
 use super::types::schema_of;
-use crate::json::{self, DecodeOptions, Decoder, EncodeOptions, ParseMode, Path};
+use crate::json::{self, DecodeOptions, Decoder, EncodeOptions, ParseMode, Path, Readers};
 use crate::types::spark_type;
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -44,9 +45,12 @@ fn returns_json(args: &[DataType]) -> Result<DataType> {
 }
 
 fn to_json(args: &Arguments) -> Result<ArrayRef> {
-    let mut options = EncodeOptions::default();
+    let (mut options, mut formats) = (EncodeOptions::default(), Formats::default());
     if args.len() > 1 {
         for (key, value) in entries(args.array(1).0)? {
+            if formats.set(&key, &value)? {
+                continue;
+            }
             match (key.as_str(), value.as_str()) {
                 ("ignorenullfields", "true") => options.ignore_null_fields = true,
                 ("ignorenullfields", "false") => options.ignore_null_fields = false,
@@ -54,7 +58,7 @@ fn to_json(args: &Arguments) -> Result<ArrayRef> {
             }
         }
     }
-    let text = json::encode(args.array(0).0, options);
+    let text = json::encode(&formats.written(args.array(0).0)?, options);
     Ok(Arc::new(text.map_err(|error| DataFusionError::External(error.into()))?))
 }
 
@@ -181,7 +185,7 @@ impl ScalarUDFImpl for FromJson {
                 );
             }
         };
-        decoder(&Schema::new(fields), ParseMode::Permissive)?;
+        decoder(&Schema::new(fields), ParseMode::Permissive, Readers::default())?;
         Ok(Arc::new(Field::new(self.name(), data_type, true)))
     }
 
@@ -196,13 +200,16 @@ impl ScalarUDFImpl for FromJson {
 
 fn from_json(args: &Arguments) -> Result<ArrayRef> {
     let texts = &without_blank(args.array(0).0.as_string::<i32>());
-    let mode = if args.len() > 2 { mode(args.array(2).0)? } else { ParseMode::Permissive };
+    let (mode, readers) = match args.len() {
+        2 => (ParseMode::Permissive, Readers::default()),
+        _ => read_options(args.array(2).0)?,
+    };
     let failed = |error| DataFusionError::External(Box::new(error));
     let DataType::Struct(fields) = &args.returns else {
         let texts = &as_arrays(texts, &args.returns);
-        return json::decode_values(texts, &args.returns, mode).map_err(failed);
+        return json::decode_values(texts, &args.returns, mode, readers).map_err(failed);
     };
-    let mut decoder = decoder(&Schema::new(fields.clone()), mode)?;
+    let mut decoder = decoder(&Schema::new(fields.clone()), mode, readers)?;
     let decoded = decoder.decode(texts).map_err(failed)?;
     // NULL gives NULL; any other text a struct, of nulls if it is malformed.
     let columns = decoded.rows.columns().to_vec();
@@ -244,24 +251,32 @@ fn without_blank(texts: &StringArray) -> StringArray {
     StringArray::new(texts.offsets().clone(), texts.values().clone(), Some(nulls))
 }
 
-fn decoder(schema: &Schema, mode: ParseMode) -> Result<Decoder> {
+fn decoder(schema: &Schema, mode: ParseMode, readers: Readers) -> Result<Decoder> {
     let projection: Vec<usize> = (0..schema.fields().len()).collect();
     let options = DecodeOptions { mode, ignore_case: false, ..DecodeOptions::default() };
-    Decoder::new(schema, &projection, options)
+    Decoder::with_readers(schema, &projection, options, readers)
         .map_err(|error| plan_datafusion_err!("from_json: {error}"))
 }
 
-fn mode(options: &ArrayRef) -> Result<ParseMode> {
-    let mut mode = ParseMode::Permissive;
+fn read_options(options: &ArrayRef) -> Result<(ParseMode, Readers)> {
+    let (mut mode, mut formats) = (ParseMode::Permissive, Formats::default());
     for (key, value) in entries(options)? {
+        if formats.set(&key, &value)? {
+            continue;
+        }
         mode = match (key.as_str(), value.to_uppercase().as_str()) {
             ("mode", "PERMISSIVE") => ParseMode::Permissive,
             ("mode", "FAILFAST") => ParseMode::FailFast,
             ("mode", other) => {
                 return exec_err!("from_json: the mode is PERMISSIVE or FAILFAST, not {other}");
             }
-            _ => return exec_err!("from_json: there is no option {key}; there is mode"),
+            _ => {
+                return exec_err!(
+                    "from_json: there is no option {key}; there are mode and the forms of dates \
+                     and times"
+                );
+            }
         };
     }
-    Ok(mode)
+    Ok((mode, formats.readers()))
 }

@@ -29,10 +29,12 @@ mod interval_arithmetic;
 mod interval_literals;
 mod interval_text;
 mod json;
+mod json_formats;
 mod lambdas;
 mod like;
 pub(crate) mod literals;
 mod make_intervals;
+mod make_timestamps;
 mod map_lambdas;
 mod maps;
 mod masking;
@@ -57,8 +59,10 @@ pub(crate) mod sessions;
 mod set_operations;
 mod spans;
 mod text;
+mod time_bucket;
 mod time_pattern;
 mod time_units;
+pub(crate) mod times_of_day;
 mod tries;
 pub(crate) mod types;
 mod vectors;
@@ -162,7 +166,9 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
         regex::FUNCTIONS,
         spans::FUNCTIONS,
         text::FUNCTIONS,
+        time_bucket::FUNCTIONS,
         time_units::FUNCTIONS,
+        times_of_day::FUNCTIONS,
         vectors::FUNCTIONS,
         windows::FUNCTIONS,
         zones::FUNCTIONS,
@@ -178,6 +184,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     functions.push(decimals::whole_division());
     functions.push(date_parts::DatePart::udf());
     functions.extend(decimals::rounding_functions());
+    functions.extend(make_timestamps::functions());
     functions.extend(number_forms::functions());
     functions.extend(of_numbers::functions());
     functions.extend(parts::functions());

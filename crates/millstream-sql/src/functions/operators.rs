@@ -23,7 +23,7 @@ use super::collections::literal_map;
 use super::common_types::planned as planned_decimal;
 use super::decimals::Operation;
 use super::define::call;
-use super::{interval_arithmetic, spans};
+use super::{interval_arithmetic, spans, times_of_day};
 
 /// Plans `/` as a division of doubles, whole numbers included, and `DIV` as a function of its own;
 /// and `map(key, value, ...)` as Spark's.
@@ -92,6 +92,7 @@ impl ExprPlanner for SparkOperators {
         expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
+        times_of_day::check_operator(&expr, schema)?;
         let expr = match spans::planned(expr, schema, [&self.date_difference, &self.date_moved]) {
             spans::Planned::Done(expr) => return Ok(PlannerResult::Planned(expr)),
             spans::Planned::Original(expr) => expr,

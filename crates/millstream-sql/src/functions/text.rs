@@ -11,7 +11,7 @@ use super::decimals::rounded_text;
 use super::define::{
     Arguments, Function, Param, returns_boolean, returns_double, returns_int, returns_text,
 };
-use crate::types::spark_type;
+use crate::types::{part_type, spark_type};
 
 use Param::{Any, Binary, Double, Int, Text};
 
@@ -218,8 +218,12 @@ fn short_name(data_type: &DataType) -> String {
     match data_type {
         DataType::List(item) => format!("array<{}>", short_name(item.data_type())),
         DataType::Struct(fields) => {
-            let field =
-                |field: &FieldRef| format!("{}:{}", field.name(), short_name(field.data_type()));
+            let field = |field: &FieldRef| match field.data_type() {
+                DataType::Time64(_) => {
+                    format!("{}:{}", field.name(), part_type(field).to_lowercase())
+                }
+                other => format!("{}:{}", field.name(), short_name(other)),
+            };
             format!("struct<{}>", fields.iter().map(field).collect::<Vec<_>>().join(","))
         }
         DataType::Map(entries, _) => match entries.data_type() {

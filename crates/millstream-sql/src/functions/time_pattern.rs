@@ -108,11 +108,24 @@ impl TimePattern {
         Fields { zone: None, ..fields }.resolve()
     }
 
+    /// The first of its letters that is one of `letters`.
+    pub fn first_of(&self, letters: &str) -> Option<char> {
+        first_of(&self.items, letters)
+    }
+
     fn fields(&self, text: &str) -> Option<Fields> {
         let mut fields = Fields::default();
         let rest = read_items(&self.items, text, &mut fields)?;
         rest.is_empty().then_some(fields)
     }
+}
+
+fn first_of(items: &[Item], letters: &str) -> Option<char> {
+    items.iter().find_map(|item| match item {
+        Item::Text(_) => None,
+        Item::Field(letter, _) => letters.contains(*letter).then_some(*letter),
+        Item::Optional(items) => first_of(items, letters),
+    })
 }
 
 fn quoted(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<String> {

@@ -12,16 +12,18 @@ use arrow::array::{ArrayRef, ListArray, MapArray, NullBufferBuilder, StructArray
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Field, FieldRef, Fields, Float32Type, Float64Type,
-    Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
+    Int8Type, Int16Type, Int32Type, Int64Type, Time64MicrosecondType, TimeUnit,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::keys::{Elements, Keys, MatchedValues, Members, key_text};
+use super::readers::{Reader, Reading};
 use super::scalar::{parse_decimal, special_double, timestamp_of_number};
 use super::scan::{Kind, Span};
 use super::text::{compact, unescape};
-use crate::values::calendar::{parse_date, parse_timestamp, parse_timestamp_ntz};
+use crate::values::calendar::{DAY_US, parse_date, parse_timestamp, parse_timestamp_ntz};
+use crate::values::time_of_day::parse_time;
 
 /// How well a value fitted its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,9 +53,24 @@ pub(super) enum Column {
     Float64(PrimitiveBuilder<Float64Type>),
     Text(StringBuilder),
     Binary(BinaryBuilder),
-    Date(PrimitiveBuilder<Date32Type>),
-    Timestamp { builder: TimestampMicrosecondBuilder, parse: fn(&str) -> Option<i64> },
-    Decimal { builder: PrimitiveBuilder<Decimal128Type>, precision: u8, scale: i8 },
+    Date {
+        builder: PrimitiveBuilder<Date32Type>,
+        reader: Option<Reader>,
+    },
+    TimeOfDay {
+        builder: PrimitiveBuilder<Time64MicrosecondType>,
+        reader: Option<Reader>,
+    },
+    Timestamp {
+        builder: TimestampMicrosecondBuilder,
+        parse: fn(&str) -> Option<i64>,
+        reader: Option<Reader>,
+    },
+    Decimal {
+        builder: PrimitiveBuilder<Decimal128Type>,
+        precision: u8,
+        scale: i8,
+    },
     List(Box<ListColumn>),
     Map(Box<MapColumn>),
     Struct(Box<StructColumn>),
@@ -61,7 +78,7 @@ pub(super) enum Column {
 
 impl Column {
     /// A column of `data_type`, or the type that JSON cannot be decoded into.
-    pub fn new(data_type: &DataType, ignore_case: bool) -> Result<Self, DataType> {
+    pub fn new(data_type: &DataType, reading: &Reading) -> Result<Self, DataType> {
         Ok(match data_type {
             DataType::Boolean => Self::Boolean(BooleanBuilder::new()),
             DataType::Int8 => Self::Int8(PrimitiveBuilder::new()),
@@ -72,23 +89,32 @@ impl Column {
             DataType::Float64 => Self::Float64(PrimitiveBuilder::new()),
             DataType::Utf8 => Self::Text(StringBuilder::new()),
             DataType::Binary => Self::Binary(BinaryBuilder::new()),
-            DataType::Date32 => Self::Date(PrimitiveBuilder::new()),
+            DataType::Date32 => {
+                let reader = reading.readers.date.clone();
+                Self::Date { builder: PrimitiveBuilder::new(), reader }
+            }
+            DataType::Time64(TimeUnit::Microsecond) => {
+                let reader = reading.readers.time.clone();
+                Self::TimeOfDay { builder: PrimitiveBuilder::new(), reader }
+            }
             DataType::Timestamp(TimeUnit::Microsecond, zone) => Self::Timestamp {
                 builder: PrimitiveBuilder::new().with_data_type(data_type.clone()),
                 parse: if zone.is_some() { parse_timestamp } else { parse_timestamp_ntz },
+                reader: match zone {
+                    Some(_) => reading.readers.timestamp.clone(),
+                    None => reading.readers.timestamp_ntz.clone(),
+                },
             },
             DataType::Decimal128(precision, scale) => Self::Decimal {
                 builder: PrimitiveBuilder::new().with_data_type(data_type.clone()),
                 precision: *precision,
                 scale: *scale,
             },
-            DataType::List(item) => Self::List(Box::new(ListColumn::new(item, ignore_case)?)),
+            DataType::List(item) => Self::List(Box::new(ListColumn::new(item, reading)?)),
             DataType::Map(entries, sorted) => {
-                Self::Map(Box::new(MapColumn::new(entries, *sorted, ignore_case)?))
+                Self::Map(Box::new(MapColumn::new(entries, *sorted, reading)?))
             }
-            DataType::Struct(fields) => {
-                Self::Struct(Box::new(StructColumn::new(fields, ignore_case)?))
-            }
+            DataType::Struct(fields) => Self::Struct(Box::new(StructColumn::new(fields, reading)?)),
             other => return Err(other.clone()),
         })
     }
@@ -105,7 +131,8 @@ impl Column {
             Self::Float64(builder) => builder.append_null(),
             Self::Text(builder) => builder.append_null(),
             Self::Binary(builder) => builder.append_null(),
-            Self::Date(builder) => builder.append_null(),
+            Self::Date { builder, .. } => builder.append_null(),
+            Self::TimeOfDay { builder, .. } => builder.append_null(),
             Self::Timestamp { builder, .. } => builder.append_null(),
             Self::Decimal { builder, .. } => builder.append_null(),
             Self::List(list) => list.bounds.close(false),
@@ -166,15 +193,29 @@ impl Column {
                 Fit::Whole
             }
             Self::Binary(builder) => binary(builder, record, span, scratch),
-            Self::Date(builder) => {
-                let value = string_of(record, span, scratch).and_then(parse_date);
+            Self::Date { builder, reader } => {
+                let value = string_of(record, span, scratch).and_then(|text| match &*reader {
+                    Some(reader) => i32::try_from(reader.read(text)?.div_euclid(DAY_US)).ok(),
+                    None => parse_date(text),
+                });
                 builder.append_option(value);
                 Fit::whole_if(value.is_some())
             }
-            Self::Timestamp { builder, parse } => {
+            Self::TimeOfDay { builder, reader } => {
+                let value = string_of(record, span, scratch).and_then(|text| match &*reader {
+                    Some(reader) => reader.read(text),
+                    None => parse_time(text),
+                });
+                builder.append_option(value);
+                Fit::whole_if(value.is_some())
+            }
+            Self::Timestamp { builder, parse, reader } => {
                 let value = match span.kind {
                     Kind::Integer | Kind::Fraction => timestamp_of_number(span.of(record)),
-                    _ => string_of(record, span, scratch).and_then(*parse),
+                    _ => string_of(record, span, scratch).and_then(|text| match &*reader {
+                        Some(reader) => reader.read(text),
+                        None => (*parse)(text),
+                    }),
                 };
                 builder.append_option(value);
                 Fit::whole_if(value.is_some())
@@ -206,7 +247,8 @@ impl Column {
             Self::Float64(builder) => Arc::new(builder.finish()),
             Self::Text(builder) => Arc::new(builder.finish()),
             Self::Binary(builder) => Arc::new(builder.finish()),
-            Self::Date(builder) => Arc::new(builder.finish()),
+            Self::Date { builder, .. } => Arc::new(builder.finish()),
+            Self::TimeOfDay { builder, .. } => Arc::new(builder.finish()),
             Self::Timestamp { builder, .. } => Arc::new(builder.finish()),
             Self::Decimal { builder, .. } => Arc::new(builder.finish()),
             Self::List(list) => list.finish(),
@@ -267,8 +309,8 @@ pub(super) struct ListColumn {
 }
 
 impl ListColumn {
-    fn new(item: &FieldRef, ignore_case: bool) -> Result<Self, DataType> {
-        let items = Column::new(item.data_type(), ignore_case)?;
+    fn new(item: &FieldRef, reading: &Reading) -> Result<Self, DataType> {
+        let items = Column::new(item.data_type(), reading)?;
         Ok(Self { item: Arc::clone(item), items, bounds: Bounds::default() })
     }
 
@@ -333,7 +375,7 @@ pub(super) struct MapColumn {
 }
 
 impl MapColumn {
-    fn new(entries: &FieldRef, sorted: bool, ignore_case: bool) -> Result<Self, DataType> {
+    fn new(entries: &FieldRef, sorted: bool, reading: &Reading) -> Result<Self, DataType> {
         let DataType::Struct(fields) = entries.data_type() else {
             return Err(entries.data_type().clone());
         };
@@ -345,8 +387,8 @@ impl MapColumn {
             entries: Arc::clone(entries),
             fields: fields.clone(),
             sorted,
-            keys: Column::new(key, ignore_case)?,
-            values: Column::new(value, ignore_case)?,
+            keys: Column::new(key, reading)?,
+            values: Column::new(value, reading)?,
             bounds: Bounds::default(),
         })
     }
@@ -384,12 +426,12 @@ pub(super) struct StructColumn {
 }
 
 impl StructColumn {
-    fn new(fields: &Fields, ignore_case: bool) -> Result<Self, DataType> {
-        let column = |field: &FieldRef| Column::new(field.data_type(), ignore_case);
+    fn new(fields: &Fields, reading: &Reading) -> Result<Self, DataType> {
+        let column = |field: &FieldRef| Column::new(field.data_type(), reading);
         let names = fields.iter().enumerate().map(|(at, field)| (at, field.name().as_str()));
         Ok(Self {
             fields: fields.clone(),
-            keys: Keys::new(names, ignore_case),
+            keys: Keys::new(names, reading.ignore_case),
             found: MatchedValues::new(fields.len()),
             columns: fields.iter().map(column).collect::<Result<_, _>>()?,
             validity: NullBufferBuilder::new(0),

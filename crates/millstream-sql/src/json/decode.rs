@@ -19,6 +19,7 @@ use thiserror::Error;
 
 use super::column::{Column, Fit, nullable};
 use super::keys::{Keys, MatchedValues, key_text};
+use super::readers::{Readers, Reading};
 use super::scan::{self, Kind, Problem, Scanner};
 use crate::types::spark_type;
 
@@ -198,6 +199,17 @@ impl Decoder {
         projection: &[usize],
         options: DecodeOptions,
     ) -> Result<Self, UnsupportedSchema> {
+        Self::with_readers(schema, projection, options, Readers::default())
+    }
+
+    /// The same, for dates and times in other forms.
+    pub(crate) fn with_readers(
+        schema: &Schema,
+        projection: &[usize],
+        options: DecodeOptions,
+        readers: Readers,
+    ) -> Result<Self, UnsupportedSchema> {
+        let reading = Reading { ignore_case: options.ignore_case, readers };
         let declared: Vec<&Field> = projection.iter().map(|&at| schema.field(at)).collect();
         let corrupt_name = options.column_name_of_corrupt_record.as_deref();
         let corrupt = declared.iter().position(|field| Some(field.name().as_str()) == corrupt_name);
@@ -211,8 +223,9 @@ impl Decoder {
             .map(|field| Field::new(field.name(), nullable(field.data_type()), true))
             .collect();
         let columns = loose.iter().map(|field| {
-            Column::new(field.data_type(), options.ignore_case).map_err(|data_type| {
-                UnsupportedSchema::Type { column: field.name().clone(), data_type }
+            Column::new(field.data_type(), &reading).map_err(|data_type| UnsupportedSchema::Type {
+                column: field.name().clone(),
+                data_type,
             })
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
@@ -430,8 +443,10 @@ pub(crate) fn decode_values(
     texts: &StringArray,
     data_type: &DataType,
     mode: ParseMode,
+    readers: Readers,
 ) -> Result<ArrayRef, MalformedRecord> {
-    let mut column = Column::new(data_type, false).expect("the type was checked when planning");
+    let reading = Reading { ignore_case: false, readers };
+    let mut column = Column::new(data_type, &reading).expect("the type was checked when planning");
     let mut scratch = String::new();
     for (row, text) in texts.iter().enumerate() {
         let problem = match text.map(|text| (text, scan::record(text.as_bytes()))) {

@@ -7,11 +7,12 @@ use arrow::array::builder::StringBuilder;
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array,
     Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, ListArray, MapArray,
-    RecordBatch, StringArray, StructArray, TimestampMicrosecondArray, UInt64Array,
+    RecordBatch, StringArray, StructArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    UInt64Array,
 };
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, TimeUnit, TimestampMicrosecondType, UInt64Type,
+    Int64Type, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, UInt64Type,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -23,6 +24,7 @@ use super::text::quote;
 use crate::types::spark_type;
 use crate::values::calendar::{write_date, write_date_time, write_timestamp};
 use crate::values::java_text::{write_big_decimal, write_double, write_float};
+use crate::values::time_of_day::write_time;
 
 /// A type that JSON has no form for.
 #[derive(Debug, Error)]
@@ -141,6 +143,7 @@ enum Writer {
     Text(StringArray),
     Binary(BinaryArray),
     Date(Date32Array),
+    TimeOfDay(Time64MicrosecondArray),
     /// An instant, written with its zone.
     Timestamp(TimestampMicrosecondArray),
     /// A local time, written without.
@@ -184,6 +187,7 @@ impl Child {
         match &self.writer {
             Writer::Text(values) => return quote(values.value(row), out),
             Writer::Date(values) => write_date(values.value(row), &mut text),
+            Writer::TimeOfDay(values) => write_time(values.value(row), &mut text),
             Writer::Timestamp(values) | Writer::LocalTime(values) => {
                 write_timestamp(values.value(row), &mut text);
             }
@@ -211,6 +215,9 @@ impl Writer {
             DataType::Utf8 => Self::Text(values.as_string::<i32>().clone()),
             DataType::Binary => Self::Binary(values.as_binary::<i32>().clone()),
             DataType::Date32 => Self::Date(values.as_primitive::<Date32Type>().clone()),
+            DataType::Time64(TimeUnit::Microsecond) => {
+                Self::TimeOfDay(values.as_primitive::<Time64MicrosecondType>().clone())
+            }
             DataType::Timestamp(TimeUnit::Microsecond, zone) => {
                 let times = values.as_primitive::<TimestampMicrosecondType>().clone();
                 if zone.is_some() { Self::Timestamp(times) } else { Self::LocalTime(times) }
@@ -260,6 +267,9 @@ impl Writer {
                 quoted_if(true, out, |out| STANDARD.encode_string(values.value(row), out));
             }
             Self::Date(values) => quoted_if(true, out, |out| write_date(values.value(row), out)),
+            Self::TimeOfDay(values) => {
+                quoted_if(true, out, |out| write_time(values.value(row), out));
+            }
             Self::Timestamp(values) => time(values.value(row), "Z", out),
             Self::LocalTime(values) => time(values.value(row), "", out),
             Self::List(list, items) => {

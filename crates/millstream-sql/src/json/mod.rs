@@ -9,6 +9,7 @@ mod decode;
 mod encode;
 mod keys;
 mod path;
+mod readers;
 mod scalar;
 mod scan;
 mod text;
@@ -23,5 +24,6 @@ pub use decode::{
 };
 pub use encode::{EncodeOptions, UnsupportedType, check, encode, plain_texts, row};
 pub(crate) use path::{Path, array_length, member, object_keys};
+pub(crate) use readers::{Reader, Readers};
 pub(crate) use scalar::parse_decimal;
 pub use scan::Problem;

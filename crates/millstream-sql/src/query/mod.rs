@@ -65,6 +65,7 @@ mod stateless;
 pub mod streams;
 mod structs;
 mod table_calls;
+mod time_literals;
 pub mod twins;
 mod typed_numbers;
 mod units;

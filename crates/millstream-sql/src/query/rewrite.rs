@@ -27,8 +27,8 @@ use super::scope::Scopes;
 use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, intervals, lambda_calls, lateral,
-    lateral_alias, laterals, like, percentiles, rows, sorting, structs, twins, units, using,
-    wildcards, window_calls,
+    lateral_alias, laterals, like, percentiles, rows, sorting, structs, time_literals, twins,
+    units, using, wildcards, window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -394,6 +394,7 @@ impl Rewriter<'_> {
         rows::into_structs(expr);
         aggregates::rewrite(self.lexed, expr)?;
         intervals::rewrite(self.lexed, expr)?;
+        time_literals::rewrite(self.lexed, expr)?;
         lambda_calls::rewrite(self.lexed, expr)?;
         like::rewrite(self.lexed, expr, self.is_batch)?;
         percentiles::rewrite(self.lexed, expr, self.is_batch)?;

@@ -5,14 +5,17 @@
 
 pub(crate) mod planner;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, TimeUnit};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-pub use millstream_records::types::{INTERVAL_FIELDS, field_type, quoted, spark_type};
+pub use millstream_records::types::{
+    INTERVAL_FIELDS, TIME_DIGITS, field_type, part_type, quoted, spark_type,
+};
 
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::nearest;
 use crate::syntax::cursor::{Cursor, Name};
 use crate::syntax::lexer::Lexed;
@@ -80,6 +83,28 @@ const FOREIGN: &[(&str, &str)] = &[
     ("ROW", "STRUCT<name: TYPE, ...>"),
 ];
 
+/// `TIME`: a time of a day. Spark 4.2 has it switched off but for literals and `from_json`.
+pub const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
+
+/// Why there is no more of TIME, and what to write instead.
+pub const TIME_HELP: &str = "Spark 4.2 has the type TIME for literals and for schemas of \
+    from_json alone (UNSUPPORTED_TIME_TYPE); use a TIMESTAMP, a STRING or an INTERVAL";
+
+/// Whether a value of the type has a TIME in it. What has no values of this type asks.
+pub fn holds_time(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::List(item) => holds_time(item.data_type()),
+        DataType::Map(entries, _) => holds_time(entries.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| holds_time(field.data_type())),
+        other => *other == TIME,
+    }
+}
+
+/// That a column or a parameter cannot have the type TIME.
+pub fn no_time(span: Span) -> Diagnostic {
+    Diagnostic::at(span, "the type TIME is not supported here").help(TIME_HELP)
+}
+
 /// Spark's `TIMESTAMP`.
 pub fn timestamp() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
@@ -138,17 +163,32 @@ pub fn field_after(
     cursor: &mut Cursor<'_>,
     name: &Name,
 ) -> Result<(FieldRef, Option<Name>), Diagnostic> {
-    let data_type = data_type(cursor)?;
+    let (data_type, metadata) = match time(cursor)? {
+        // Arrow's type has six digits; others are for those who ask for the type.
+        Some(6) => (TIME, HashMap::new()),
+        Some(digits) => (TIME, HashMap::from([(TIME_DIGITS.to_owned(), digits.to_string())])),
+        None => (data_type(cursor)?, HashMap::new()),
+    };
     let not_null = cursor.eat_words(&["NOT", "NULL"]).is_some();
     let mut comment = None;
     if cursor.eat_words(&["COMMENT"]).is_some() {
         comment = Some(cursor.string("a comment")?);
     }
-    Ok((Arc::new(Field::new(&name.text, data_type, !not_null)), comment))
+    let field = Field::new(&name.text, data_type, !not_null).with_metadata(metadata);
+    Ok((Arc::new(field), comment))
 }
 
 /// Reads a type.
 pub fn data_type(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
+    let here = cursor.here();
+    match time(cursor)? {
+        Some(6) => return Ok(TIME),
+        Some(digits) => {
+            let message = format!("TIME({digits}) can only be a column or a field of a STRUCT");
+            return Err(Diagnostic::at(here, message).help("write TIME, which has six digits"));
+        }
+        None => {}
+    }
     let name = cursor.name("a type")?;
     let upper = name.text.to_uppercase();
     if let Some((_, data_type)) = SIMPLE.iter().find(|(known, _)| *known == upper) {
@@ -196,6 +236,19 @@ fn structure(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
     }
     cursor.expect_closing_angle("or `,` after a field of the STRUCT")?;
     Ok(DataType::Struct(fields.into()))
+}
+
+/// The digits of `TIME` or `TIME(digits)`, where that is what stands at the cursor.
+fn time(cursor: &mut Cursor<'_>) -> Result<Option<u8>, Diagnostic> {
+    if cursor.eat_words(&["TIME"]).is_none() {
+        return Ok(None);
+    }
+    if !cursor.eat(&Token::LParen) {
+        return Ok(Some(6));
+    }
+    let digits = whole_number(cursor, "the digits of a fraction (0 to 6)", 6)?;
+    cursor.expect(&Token::RParen, "after TIME's digits")?;
+    Ok(Some(digits))
 }
 
 fn decimal(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {

@@ -7,7 +7,7 @@ use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast;
 
-use super::{list_of, map_of, parse_type_ddl};
+use super::{TIME_HELP, list_of, map_of, parse_type_ddl};
 
 /// Reads type names as Spark does.
 #[derive(Debug)]
@@ -25,6 +25,7 @@ impl TypePlanner for SparkTypes {
 /// The Arrow type of a type that sqlparser has read.
 pub(crate) fn spark_type_of(sql_type: &ast::DataType) -> Result<DataType> {
     match sql_type {
+        ast::DataType::Time(..) => plan_err!("there are no casts to TIME: {TIME_HELP}"),
         ast::DataType::Array(ast::ArrayElemTypeDef::AngleBracket(element)) => {
             Ok(list_of(spark_type_of(element)?))
         }

@@ -1,4 +1,5 @@
-//! Texts that stand side by side, which are one, and names that are written as texts.
+//! Texts that stand side by side, which are one, names that are written as texts, and literals of
+//! TIMESTAMP_LTZ, which is TIMESTAMP.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -18,7 +19,14 @@ pub(super) fn is_identifier(tokens: &[Lexeme], at: usize) -> bool {
         && matches!(tokens.get(at + 2).map(|next| &next.token), Some(Token::SingleQuotedString(_)))
 }
 
-/// `'a' 'b'` as `'ab'`, and `IDENTIFIER('t.' || 'a')` as `t.a`.
+/// True at `TIMESTAMP_LTZ '...`.
+pub(super) fn is_moment(tokens: &[Lexeme], at: usize) -> bool {
+    tokens[at].is_word("TIMESTAMP_LTZ")
+        && matches!(tokens.get(at + 1).map(|next| &next.token), Some(Token::SingleQuotedString(_)))
+}
+
+/// `'a' 'b'` as `'ab'`, `IDENTIFIER('t.' || 'a')` as `t.a`, and `TIMESTAMP_LTZ '...'` as
+/// `TIMESTAMP '...'`.
 pub(super) fn plain(tokens: &[Lexeme]) -> Vec<Lexeme> {
     let mut plain: Vec<Lexeme> = Vec::with_capacity(tokens.len());
     let mut at = 0;
@@ -39,7 +47,10 @@ pub(super) fn plain(tokens: &[Lexeme]) -> Vec<Lexeme> {
             at += length;
             continue;
         }
-        plain.push(lexeme.clone());
+        plain.push(match is_moment(tokens, at) {
+            true => Added(lexeme).word("TIMESTAMP"),
+            false => lexeme.clone(),
+        });
         at += 1;
     }
     plain

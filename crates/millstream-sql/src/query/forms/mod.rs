@@ -1,5 +1,6 @@
 //! Forms of queries that sqlparser does not know, as those that it knows: Spark's pipe syntax,
-//! `TABLE t`, FROM before SELECT, PIVOT, texts side by side, `VALUES 1, 2`, `IDENTIFIER('...')`.
+//! `TABLE t`, FROM before SELECT, PIVOT, texts side by side, `VALUES 1, 2`, `IDENTIFIER('...')`,
+//! `TIMESTAMP_LTZ '...'`.
 //!
 //! `FROM t |> WHERE a > 1 |> EXTEND a + 1 AS b |> ORDER BY b` is read here, before sqlparser sees
 //! it, and becomes `SELECT * FROM (SELECT *, a + 1 AS b FROM t WHERE (a > 1)) ORDER BY b`. All
@@ -59,6 +60,7 @@ fn has_other_forms(tokens: &[Lexeme]) -> bool {
             || literals::continues_text(tokens, at)
             || inline_rows::begins(tokens, at)
             || literals::is_identifier(tokens, at)
+            || literals::is_moment(tokens, at)
             || pivots::begins(tokens, at)
             || (tokens[at].is_word("FROM") && primary::may_begin(tokens, at))
     })

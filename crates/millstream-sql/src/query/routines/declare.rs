@@ -218,8 +218,10 @@ fn default(cursor: &mut Cursor<'_>) -> Range<usize> {
 }
 
 fn data_type(cursor: &mut Cursor<'_>) -> Result<Range<usize>, Diagnostic> {
-    let start = cursor.at;
-    types::data_type(cursor)?;
+    let (start, here) = (cursor.at, cursor.here());
+    if types::holds_time(&types::data_type(cursor)?) {
+        return Err(types::no_time(here));
+    }
     let tokens = start..cursor.at;
     let is_bounded = |lexeme: &&Lexeme| lexeme.is_word("VARCHAR") || lexeme.is_word("CHAR");
     if let Some(found) = cursor.lexed.lexemes[tokens.clone()].iter().find(is_bounded) {
