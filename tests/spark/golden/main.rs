@@ -34,6 +34,7 @@ mod report;
 mod run;
 mod state;
 mod tables;
+mod views;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
