@@ -28,6 +28,7 @@ mod inserted;
 mod interval_arithmetic;
 mod interval_literals;
 mod interval_text;
+mod interval_tries;
 mod json;
 mod lambdas;
 mod like;
