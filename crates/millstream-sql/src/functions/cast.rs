@@ -26,11 +26,11 @@ use datafusion::logical_expr::{
 
 use super::decimals::{cast_decimal, casts_decimals};
 use super::define::{call, invalid};
-use super::interval_text;
 use super::nested_casts::{self, cast_nested};
 use super::spans;
+use super::{interval_casts, interval_text};
 use crate::json::parse_decimal;
-use crate::types::{INTERVAL_FIELDS, spark_type};
+use crate::types::{INTERVAL_FIELDS, field_type, spark_type};
 use crate::values::calendar::{
     DAY_US, SECOND_US, parse_date, parse_timestamp, parse_timestamp_ntz, write_timestamp,
 };
@@ -384,12 +384,16 @@ impl ScalarUDFImpl for SparkCast {
 
     fn display_name(&self, args: &[Expr]) -> Result<String> {
         let word = if self.strict { "CAST" } else { "TRY_CAST" };
-        Ok(format!("{word}({} AS {})", args[0], spark_type(self.to.data_type())))
+        Ok(format!("{word}({} AS {})", args[0], field_type(&self.to)))
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let word = if self.strict { "CAST" } else { "TRY_CAST" };
-        Ok(format!("{word}({} AS {})", args[0].schema_name(), self.to.data_type()))
+        let of = match self.to.metadata().get(INTERVAL_FIELDS) {
+            Some(_) => field_type(&self.to),
+            None => self.to.data_type().to_string(),
+        };
+        Ok(format!("{word}({} AS {of})", args[0].schema_name()))
     }
 
     fn signature(&self) -> &Signature {
@@ -402,18 +406,32 @@ impl ScalarUDFImpl for SparkCast {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let nullable = !self.strict || args.arg_fields[0].is_nullable();
-        Ok(Arc::new(Field::new(self.name(), self.to.data_type().clone(), nullable)))
+        let field = Field::new(self.name(), self.to.data_type().clone(), nullable);
+        let fields = self.to.metadata().get_key_value(INTERVAL_FIELDS);
+        let fields = fields.map(|(key, fields)| (key.clone(), fields.clone()));
+        Ok(Arc::new(field.with_metadata(fields.into_iter().collect())))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let fields = args.arg_fields[0].metadata().get(INTERVAL_FIELDS).cloned();
-        call(&args, |arguments| match (fields, self.to.data_type()) {
-            (Some(fields), DataType::Utf8)
-                if interval_text::is_of(arguments.data_type(0), &fields) =>
-            {
-                interval_text::texts(arguments.array(0).0, &fields)
+        call(&args, |arguments| {
+            let (values, to) = (arguments.array(0).0, self.to.data_type());
+            if let Some(wanted) = self.to.metadata().get(INTERVAL_FIELDS) {
+                return interval_casts::to_intervals(values, wanted, to, self.strict);
             }
-            (_, to) => cast(arguments.array(0).0, to, self.strict),
+            match &fields {
+                Some(fields)
+                    if *to == DataType::Utf8
+                        && interval_text::is_of(values.data_type(), fields) =>
+                {
+                    interval_text::texts(values, fields)
+                }
+                _ if to.is_numeric() && interval_casts::is_interval(values.data_type()) => {
+                    let to_type = |numbers: &ArrayRef| cast(numbers, to, self.strict);
+                    interval_casts::to_numbers(values, fields.as_deref(), to_type, to)
+                }
+                _ => cast(values, to, self.strict),
+            }
         })
     }
 }

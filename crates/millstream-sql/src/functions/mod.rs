@@ -26,6 +26,7 @@ mod define;
 pub(crate) mod failing;
 mod inserted;
 mod interval_arithmetic;
+mod interval_casts;
 mod interval_literals;
 mod interval_text;
 mod interval_tries;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
@@ -18,6 +18,7 @@ use super::cast::{cast_expr, is_spark_cast};
 use super::failing::can_fail;
 use super::operators::checked;
 use super::{argument_rules, cast_rules, common_types, interval_literals, set_operations};
+use crate::types::INTERVAL_FIELDS;
 
 /// Makes whole numbers in the text INTs, as in Spark, where they fit; to DataFusion they are all
 /// BIGINTs. Then casts decimals and the values beside them to common types. Runs before types are
@@ -107,16 +108,18 @@ impl SparkMeaning {
     }
 
     fn meant(&self, expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-        let is_cast = |expr: &Expr, to: &DataType| {
-            expr.get_type(schema).is_ok_and(|from| is_spark_cast(&from, to))
+        // DataFusion's own casts of INTERVALs name no fields.
+        let is_cast = |expr: &Expr, to: &FieldRef| {
+            to.metadata().contains_key(INTERVAL_FIELDS)
+                || expr.get_type(schema).is_ok_and(|from| is_spark_cast(&from, to.data_type()))
         };
         let is_whole =
             |side: &Expr| matches!(side.get_type(schema), Ok(found) if found.is_signed_integer());
         match expr {
-            Expr::Cast(Cast { expr, field }) if is_cast(&expr, field.data_type()) => {
+            Expr::Cast(Cast { expr, field }) if is_cast(&expr, &field) => {
                 Transformed::yes(cast_expr(*expr, field, true))
             }
-            Expr::TryCast(TryCast { expr, field }) if is_cast(&expr, field.data_type()) => {
+            Expr::TryCast(TryCast { expr, field }) if is_cast(&expr, &field) => {
                 Transformed::yes(cast_expr(*expr, field, false))
             }
             Expr::BinaryExpr(BinaryExpr { left, op, right })

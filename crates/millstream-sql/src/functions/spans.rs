@@ -9,8 +9,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::cast as arrow_cast;
 use arrow::datatypes::{
-    DataType, Date32Type, DurationMicrosecondType, DurationSecondType, Int64Type, IntervalUnit,
-    TimeUnit,
+    DataType, Date32Type, DurationMicrosecondType, DurationSecondType, IntervalUnit, TimeUnit,
 };
 use datafusion::common::{DFSchema, Result, ScalarValue, exec_err};
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -19,6 +18,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::define::{Arguments, Function, Param, returns_date};
+use super::interval_casts;
 use super::interval_text::{self, MICROSECONDS};
 use crate::types::timestamp;
 use crate::values::calendar::{DAY_US, SECOND_US};
@@ -197,18 +197,12 @@ pub(super) fn cast_span(
             Ok(arrow_cast(&texts, to)?)
         }
         // A month has no fixed length, and Spark has types of its own for the parts of an interval.
-        DataType::Interval(_) => {
-            exec_err!("an INTERVAL of months or of a literal cannot be cast; write it as text")
+        DataType::Interval(IntervalUnit::MonthDayNano | IntervalUnit::DayTime) => {
+            exec_err!("an INTERVAL of months, days and less in one cannot be cast here")
         }
-        DataType::Duration(TimeUnit::Second) if to.is_numeric() => {
-            let seconds = values.as_primitive::<DurationSecondType>();
-            let days = seconds.unary::<_, Int64Type>(|seconds| seconds / DAY_S);
-            cast(&(Arc::new(days) as ArrayRef), to)
+        _ if to.is_numeric() => {
+            interval_casts::to_numbers(values, None, |numbers| cast(numbers, to), to)
         }
-        _ if to.is_numeric() => exec_err!(
-            "an INTERVAL DAY TO SECOND is no number; write unix_micros(a) - unix_micros(b), or \
-             extract(...)"
-        ),
         DataType::Duration(TimeUnit::Second) => {
             let seconds = values.as_primitive::<DurationSecondType>();
             let text = |seconds| format!("INTERVAL '{}' DAY", seconds / DAY_S);
