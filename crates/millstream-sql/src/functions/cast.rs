@@ -30,7 +30,7 @@ use super::nested_casts::{self, cast_nested};
 use super::spans;
 use super::{interval_casts, interval_text};
 use crate::json::parse_decimal;
-use crate::types::{INTERVAL_FIELDS, field_type, spark_type};
+use crate::types::{INTERVAL_FIELDS, spark_type};
 use crate::values::calendar::{
     DAY_US, SECOND_US, parse_date, parse_timestamp, parse_timestamp_ntz, write_timestamp,
 };
@@ -384,16 +384,12 @@ impl ScalarUDFImpl for SparkCast {
 
     fn display_name(&self, args: &[Expr]) -> Result<String> {
         let word = if self.strict { "CAST" } else { "TRY_CAST" };
-        Ok(format!("{word}({} AS {})", args[0], field_type(&self.to)))
+        Ok(format!("{word}({} AS {})", args[0], spark_type(self.to.data_type())))
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let word = if self.strict { "CAST" } else { "TRY_CAST" };
-        let of = match self.to.metadata().get(INTERVAL_FIELDS) {
-            Some(_) => field_type(&self.to),
-            None => self.to.data_type().to_string(),
-        };
-        Ok(format!("{word}({} AS {of})", args[0].schema_name()))
+        Ok(format!("{word}({} AS {})", args[0].schema_name(), self.to.data_type()))
     }
 
     fn signature(&self) -> &Signature {
@@ -406,19 +402,13 @@ impl ScalarUDFImpl for SparkCast {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let nullable = !self.strict || args.arg_fields[0].is_nullable();
-        let field = Field::new(self.name(), self.to.data_type().clone(), nullable);
-        let fields = self.to.metadata().get_key_value(INTERVAL_FIELDS);
-        let fields = fields.map(|(key, fields)| (key.clone(), fields.clone()));
-        Ok(Arc::new(field.with_metadata(fields.into_iter().collect())))
+        Ok(Arc::new(Field::new(self.name(), self.to.data_type().clone(), nullable)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let fields = args.arg_fields[0].metadata().get(INTERVAL_FIELDS).cloned();
         call(&args, |arguments| {
             let (values, to) = (arguments.array(0).0, self.to.data_type());
-            if let Some(wanted) = self.to.metadata().get(INTERVAL_FIELDS) {
-                return interval_casts::to_intervals(values, wanted, to, self.strict);
-            }
             match &fields {
                 Some(fields)
                     if *to == DataType::Utf8

@@ -11,12 +11,20 @@ use arrow::array::{
 };
 use arrow::compute::cast as arrow_cast;
 use arrow::datatypes::{
-    DataType, Decimal128Type, DurationMicrosecondType, DurationSecondType, Int64Type, IntervalUnit,
-    IntervalYearMonthType, TimeUnit,
+    DataType, Decimal128Type, DurationMicrosecondType, DurationSecondType, Field, FieldRef,
+    Int64Type, IntervalUnit, IntervalYearMonthType, TimeUnit,
 };
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
+use datafusion::common::{Result, ScalarValue, exec_err, internal_err, plan_err};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility, lit,
+};
 
+use super::define::{call, known_by_name, literal_text};
 use super::interval_arithmetic::half_up;
+use super::interval_literals::{metadata, type_of};
+use crate::types::INTERVAL_FIELDS;
 use crate::values::calendar::SECOND_US;
 use crate::values::interval_literal::{is_of_months, last_unit, of_text};
 
@@ -26,6 +34,70 @@ const MICROSECONDS_DIGITS: u8 = 19;
 /// Whether a type is one of INTERVALs of months, or of days and less.
 pub(super) fn is_interval(of: &DataType) -> bool {
     matches!(of, DataType::Duration(_) | DataType::Interval(IntervalUnit::YearMonth))
+}
+
+/// The functions that a cast to an INTERVAL becomes, with the INTERVAL's fields as its second
+/// argument: where a plan is computed elsewhere functions are known by their names.
+pub(super) fn functions() -> [Arc<ScalarUDF>; 2] {
+    [CAST, TRY_CAST].map(function)
+}
+
+const CAST: &str = "cast_to_interval";
+const TRY_CAST: &str = "try_cast_to_interval";
+
+fn function(name: &'static str) -> Arc<ScalarUDF> {
+    let signature = Signature::user_defined(Volatility::Immutable);
+    Arc::new(ScalarUDF::from(IntervalCast { name, signature }))
+}
+
+/// `expr` cast to the INTERVAL of `to`; NULL where that fails unless `strict`.
+pub(super) fn to_interval(expr: Expr, to: &FieldRef, strict: bool) -> Expr {
+    let fields = to.metadata().get(INTERVAL_FIELDS).cloned().unwrap_or_default();
+    let function = function(if strict { CAST } else { TRY_CAST });
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![expr, lit(fields)]))
+}
+
+struct IntervalCast {
+    name: &'static str,
+    signature: Signature,
+}
+
+known_by_name!(IntervalCast);
+
+impl ScalarUDFImpl for IntervalCast {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        match given {
+            [of, _] => Ok(vec![of.clone(), DataType::Utf8]),
+            _ => plan_err!("{} takes 2 arguments and got {}", self.name, given.len()),
+        }
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        plan_err!("the type of an INTERVAL depends on its fields")
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let fields = literal_text(self.name, args.scalar_arguments[1])?;
+        let nullable = self.name != CAST || args.arg_fields[0].is_nullable();
+        let field = Field::new(self.name, type_of(fields), nullable);
+        Ok(Arc::new(field.with_metadata(metadata(fields))))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        call(&args, |arguments| {
+            let fields = arguments.text(1).get(0).unwrap_or_default();
+            let (values, strict) = (arguments.expanded(0)?, self.name == CAST);
+            to_intervals(&values, fields, &arguments.returns, strict)
+        })
+    }
 }
 
 /// INTERVALs as numbers, which `cast` casts to their type. Without `fields` only days are known to

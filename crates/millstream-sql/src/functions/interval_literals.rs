@@ -35,7 +35,8 @@ impl IntervalOf {
     }
 }
 
-fn type_of(fields: &str) -> DataType {
+/// The type of intervals of these fields.
+pub(super) fn type_of(fields: &str) -> DataType {
     match fields {
         fields if is_of_months(fields) => DataType::Interval(IntervalUnit::YearMonth),
         "day" => DataType::Duration(TimeUnit::Second),
@@ -82,7 +83,8 @@ fn plain_value_of(count: &str, fields: &str) -> Result<ScalarValue> {
     })
 }
 
-fn metadata(fields: &str) -> HashMap<String, String> {
+/// What a field says of its intervals' fields.
+pub(super) fn metadata(fields: &str) -> HashMap<String, String> {
     HashMap::from([(INTERVAL_FIELDS.to_owned(), fields.to_owned())])
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
@@ -17,7 +17,9 @@ use datafusion::optimizer::AnalyzerRule;
 use super::cast::{cast_expr, is_spark_cast};
 use super::failing::can_fail;
 use super::operators::checked;
-use super::{argument_rules, cast_rules, common_types, interval_literals, set_operations};
+use super::{
+    argument_rules, cast_rules, common_types, interval_casts, interval_literals, set_operations,
+};
 use crate::types::INTERVAL_FIELDS;
 
 /// Makes whole numbers in the text INTs, as in Spark, where they fit; to DataFusion they are all
@@ -108,18 +110,25 @@ impl SparkMeaning {
     }
 
     fn meant(&self, expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-        // DataFusion's own casts of INTERVALs name no fields.
-        let is_cast = |expr: &Expr, to: &FieldRef| {
-            to.metadata().contains_key(INTERVAL_FIELDS)
-                || expr.get_type(schema).is_ok_and(|from| is_spark_cast(&from, to.data_type()))
+        let is_cast = |expr: &Expr, to: &DataType| {
+            expr.get_type(schema).is_ok_and(|from| is_spark_cast(&from, to))
         };
         let is_whole =
             |side: &Expr| matches!(side.get_type(schema), Ok(found) if found.is_signed_integer());
         match expr {
-            Expr::Cast(Cast { expr, field }) if is_cast(&expr, &field) => {
+            // DataFusion's own casts of INTERVALs name no fields.
+            Expr::Cast(Cast { expr, field }) if field.metadata().contains_key(INTERVAL_FIELDS) => {
+                Transformed::yes(interval_casts::to_interval(*expr, &field, true))
+            }
+            Expr::TryCast(TryCast { expr, field })
+                if field.metadata().contains_key(INTERVAL_FIELDS) =>
+            {
+                Transformed::yes(interval_casts::to_interval(*expr, &field, false))
+            }
+            Expr::Cast(Cast { expr, field }) if is_cast(&expr, field.data_type()) => {
                 Transformed::yes(cast_expr(*expr, field, true))
             }
-            Expr::TryCast(TryCast { expr, field }) if is_cast(&expr, &field) => {
+            Expr::TryCast(TryCast { expr, field }) if is_cast(&expr, field.data_type()) => {
                 Transformed::yes(cast_expr(*expr, field, false))
             }
             Expr::BinaryExpr(BinaryExpr { left, op, right })

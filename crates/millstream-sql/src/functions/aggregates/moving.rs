@@ -14,8 +14,8 @@ use datafusion::logical_expr::Accumulator;
 /// The result of a sum of so many values; of no sum where it is beyond 128 bits.
 pub(super) type Finish = Box<dyn Fn(Option<i128>, i64) -> Result<ScalarValue> + Send + Sync>;
 
-/// A sum of whole numbers, decimals or INTERVALs in a frame. It is wider than any result, so that only a
-/// frame's own sum can be too large, and not one on the way from frame to frame.
+/// A sum of whole numbers, decimals or INTERVALs in a frame. It is wider than any result, so that
+/// only a frame's own sum can be too large, and not one on the way from frame to frame.
 pub(super) struct MovingSum {
     sum: i256,
     count: i64,
