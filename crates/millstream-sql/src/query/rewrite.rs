@@ -394,7 +394,7 @@ impl Rewriter<'_> {
         }
         rows::into_structs(expr);
         aggregates::rewrite(self.lexed, expr)?;
-        intervals::rewrite(self.lexed, expr)?;
+        intervals::rewrite(self.lexed, expr, self.is_batch)?;
         lambda_calls::rewrite(self.lexed, expr)?;
         like::rewrite(self.lexed, expr, self.is_batch)?;
         percentiles::rewrite(self.lexed, expr, self.is_batch)?;

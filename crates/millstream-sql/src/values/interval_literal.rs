@@ -12,6 +12,9 @@ pub(crate) const INTERVAL_OF: &str = "interval_of";
 /// Its third argument, for an interval of months, days and less in one.
 pub(crate) const CALENDAR: &str = "calendar";
 
+/// The function that a cast to an interval of months, days and less in one becomes.
+pub(crate) const CALENDAR_INTERVAL: &str = "calendar_interval";
+
 /// The count of an interval that is NULL.
 pub(crate) const NO_COUNT: &str = "null";
 
