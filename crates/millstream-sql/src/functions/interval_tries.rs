@@ -19,6 +19,7 @@ const MONTHS: DataType = DataType::Interval(IntervalUnit::YearMonth);
 const DAYS: DataType = DataType::Duration(TimeUnit::Second);
 const DAY_S: i64 = DAY_US / SECOND_US;
 
+/// Whether a type is one of INTERVALs of months, or of days and less.
 pub(super) fn is_interval(of: &DataType) -> bool {
     matches!(of, DataType::Duration(_)) || *of == MONTHS
 }
@@ -189,7 +190,9 @@ mod tests {
 
     #[test]
     fn a_date_beside_parts_of_a_day_is_a_time() {
-        let of = |name, left, right| coerced(name, [left, right]);
+        fn of(name: &str, left: &DataType, right: &DataType) -> Option<Vec<DataType>> {
+            coerced(name, [left, right])
+        }
         let date = DataType::Date32;
         assert_eq!(of("try_add", &date, &DAYS), Some(vec![date.clone(), DAYS]));
         assert_eq!(of("try_add", &MICROSECONDS, &date), Some(vec![MICROSECONDS, timestamp()]));

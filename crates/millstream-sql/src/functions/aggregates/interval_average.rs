@@ -110,7 +110,8 @@ impl GroupsAccumulator for IntervalAverages {
         let counts = emit_to.take_needed(&mut self.counts);
         let averages = sums.into_iter().zip(counts).map(|(sum, count)| average(sum, count));
         if let DataType::Interval(_) = self.data_type {
-            let months = averages.map(|months| months.and_then(|months| months.try_into().ok()));
+            let months =
+                averages.map(|months| months.and_then(|months| i32::try_from(months).ok()));
             return Ok(Arc::new(months.collect::<PrimitiveArray<IntervalYearMonthType>>()));
         }
         Ok(Arc::new(averages.collect::<PrimitiveArray<DurationMicrosecondType>>()))
