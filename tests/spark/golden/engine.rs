@@ -111,6 +111,11 @@ impl Engine {
         }
     }
 
+    /// Takes note of the views that a part of the file makes.
+    pub fn note(&mut self, text: &str) {
+        self.views.note(text);
+    }
+
     /// A session with what is there now, and nothing that was there before.
     fn begin_again(&mut self) {
         (self.session, self.catalog) = session(&self.runtime, &self.directory);
