@@ -10,6 +10,7 @@ use datafusion::common::Result;
 
 use super::define::Arguments;
 use super::interval_arithmetic::scaled_by;
+use super::interval_casts::is_interval;
 use super::interval_text::MICROSECONDS;
 use crate::types::{INTERVAL_FIELDS, timestamp};
 use crate::values::calendar::{DAY_US, SECOND_US, months_later};
@@ -18,11 +19,6 @@ use crate::values::interval_literal::common_fields;
 const MONTHS: DataType = DataType::Interval(IntervalUnit::YearMonth);
 const DAYS: DataType = DataType::Duration(TimeUnit::Second);
 const DAY_S: i64 = DAY_US / SECOND_US;
-
-/// Whether a type is one of INTERVALs of months, or of days and less.
-pub(super) fn is_interval(of: &DataType) -> bool {
-    matches!(of, DataType::Duration(_)) || *of == MONTHS
-}
 
 /// The types that the arguments are cast to where one is an INTERVAL; `None` if the function is
 /// none of such.

@@ -17,6 +17,7 @@ use datafusion::logical_expr::{
 
 use super::common_types::common_type;
 use super::define::{Arguments, call, known_by_name};
+use super::interval_casts::is_interval;
 use super::interval_tries;
 use crate::types::{INTERVAL_FIELDS, spark_type};
 
@@ -89,7 +90,7 @@ impl ScalarUDFImpl for Try {
             DataType::Int32 => self.rows::<Int32Type>(arguments),
             DataType::Int64 => self.rows::<Int64Type>(arguments),
             DataType::Float64 => self.rows::<Float64Type>(arguments),
-            _ if (0..2).any(|at| interval_tries::is_interval(arguments.data_type(at))) => {
+            _ if (0..2).any(|at| is_interval(arguments.data_type(at))) => {
                 interval_tries::computed(self.name, arguments)
             }
             other => internal_err!("{} of {other} is planned as something else", self.name),
