@@ -42,7 +42,7 @@ VARYING = re.compile(
 QUERY = {"SELECT", "WITH", "VALUES", "FROM", "TABLE"}
 CREATED = re.compile(
     r"(CREATE|REPLACE)\s+(OR\s+REPLACE\s+)?(GLOBAL\s+)?(TEMP\s+|TEMPORARY\s+)?(VIEW|TABLE)\s+"
-    r"(IF\s+NOT\s+EXISTS\s+)?(?P<name>[\w.`]+)\s*(?P<columns>\([\w\s,`]*\))?", re.I)
+    r"(IF\s+NOT\s+EXISTS\s+)?(?P<name>[\w.`]+)(\s*(?P<columns>\([\w\s,`]*\)))?", re.I)
 TOUCHED = re.compile(
     r"(DROP\s+(VIEW|TABLE)|TRUNCATE\s+TABLE|ALTER\s+(VIEW|TABLE)|UPDATE|DELETE\s+FROM|MERGE\s+INTO"
     r"|INSERT\s+(INTO|OVERWRITE)(\s+TABLE)?|CACHE\s+TABLE)\s+(IF\s+EXISTS\s+)?(?P<name>[\w.`]+)",

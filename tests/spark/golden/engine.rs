@@ -26,6 +26,7 @@ use crate::answers::Table;
 use crate::cells::{Cell, of_array};
 use crate::columns::record_batch;
 use crate::tables::{self, Places};
+use crate::views::Views;
 
 /// How long a query may take.
 const QUERY_LIMIT: Duration = Duration::from_secs(10);
@@ -61,8 +62,8 @@ pub struct Engine {
     common: Arc<Places>,
     /// By name, the directories of tables that the file has made.
     made: BTreeMap<String, PathBuf>,
-    /// By name, the texts of views that cannot be tables.
-    views: BTreeMap<String, String>,
+    /// Those that cannot be tables.
+    views: Views,
     session: QuerySession,
     catalog: Arc<Catalog>,
     /// Tables written so far, for names of directories.
@@ -79,7 +80,7 @@ impl Engine {
             directory: directory.to_owned(),
             common,
             made: BTreeMap::new(),
-            views: BTreeMap::new(),
+            views: Views::default(),
             session,
             catalog,
             written: 0,
@@ -91,7 +92,7 @@ impl Engine {
     /// Makes a table or a view what it is for the next query. `view` is the query of a view.
     pub fn take(&mut self, table: &Table, view: Option<String>) {
         let was_there = self.made.remove(&table.table).is_some();
-        self.views.remove(&table.table);
+        self.views.set(&table.table, None);
         let rows = table.columns.as_ref().zip(table.rows.as_ref());
         match rows.and_then(|(columns, rows)| record_batch(columns, rows)) {
             Some(rows) => {
@@ -102,12 +103,17 @@ impl Engine {
                 self.made.insert(table.table.clone(), place);
             }
             None => {
-                self.views.extend(view.map(|view| (table.table.clone(), view)));
+                self.views.set(&table.table, view);
                 if was_there || self.common.iter().any(|(name, _)| *name == table.table) {
                     self.begin_again();
                 }
             }
         }
+    }
+
+    /// Takes note of the views that a part of the file makes.
+    pub fn note(&mut self, text: &str) {
+        self.views.note(text);
     }
 
     /// A session with what is there now, and nothing that was there before.
@@ -142,13 +148,9 @@ impl Engine {
         self.session.clone().set(key, value).err().map(|error| text_of(&error))
     }
 
-    /// Runs a query after the views that stand before it.
+    /// Runs a query after the views that it reads.
     pub fn run(&mut self, query: &str) -> Ran {
-        let views = self.views.iter();
-        let view = |(name, query): (&String, &String)| {
-            format!("CREATE TEMPORARY VIEW {} AS {query};\n", quoted(name))
-        };
-        let text = views.map(view).chain([query.to_owned()]).collect::<String>();
+        let text = format!("{}{query}", self.views.before(query));
         let session = self.session.clone();
         let running = self.runtime.spawn(answer(session, text));
         let ended = {

@@ -7,9 +7,10 @@
 //!
 //! A statement goes the way of `millstream query` ([`engine`]): tables are Parquet files with the
 //! rows that Spark found in them when it was asked ([`tables`]), since it is queries that are
-//! compared and not what makes tables. Each query has an outcome ([`compare`]), and what is not
-//! equal stands in `state.txt`, which has to be what the test finds ([`state`]): a query that was
-//! equal stays so, and one that becomes equal is written down.
+//! compared and not what makes tables; a view that cannot be one is its own text ([`views`]). Each
+//! query has an outcome ([`compare`]), and what is not equal stands in `state.txt`, which has to be
+//! what the test finds ([`state`]): a query that was equal stays so, and one that becomes equal is
+//! written down.
 //!
 //! The session's time zone is UTC on both sides (Spark's suite has another one, and ours knows no
 //! other), and ANSI mode is on, as is Spark's default.
@@ -34,6 +35,7 @@ mod report;
 mod run;
 mod state;
 mod tables;
+mod views;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

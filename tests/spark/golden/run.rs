@@ -105,8 +105,9 @@ impl File {
         let source = query.file.as_deref().unwrap_or(file);
         let text = self.texts.get(source, query.at).to_owned();
         if query.file.is_none() && query.at[0] > self.functions.read {
-            let between = [self.functions.read, query.at[0]];
-            self.functions.go_on(self.texts.get(source, between), query.at[0]);
+            let between = self.texts.get(source, [self.functions.read, query.at[0]]);
+            self.engine.note(between);
+            self.functions.go_on(between, query.at[0]);
         }
         let sum = format!("{:08x}", crc32fast::hash(text.as_bytes()));
         assert_eq!(sum, query.sum, "{file}:{}: the answers are of another text", query.n);

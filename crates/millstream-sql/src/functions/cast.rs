@@ -26,9 +26,8 @@ use datafusion::logical_expr::{
 
 use super::decimals::{cast_decimal, casts_decimals};
 use super::define::{call, invalid};
-use super::interval_text;
 use super::nested_casts::{self, cast_nested};
-use super::{spans, times_of_day};
+use super::{interval_casts, interval_text, spans, times_of_day};
 use crate::json::parse_decimal;
 use crate::types::{INTERVAL_FIELDS, spark_type};
 use crate::values::calendar::{
@@ -411,13 +410,21 @@ impl ScalarUDFImpl for SparkCast {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let fields = args.arg_fields[0].metadata().get(INTERVAL_FIELDS).cloned();
-        call(&args, |arguments| match (fields, self.to.data_type()) {
-            (Some(fields), DataType::Utf8)
-                if interval_text::is_of(arguments.data_type(0), &fields) =>
-            {
-                interval_text::texts(arguments.array(0).0, &fields)
+        call(&args, |arguments| {
+            let (values, to) = (arguments.array(0).0, self.to.data_type());
+            match &fields {
+                Some(fields)
+                    if *to == DataType::Utf8
+                        && interval_text::is_of(values.data_type(), fields) =>
+                {
+                    interval_text::texts(values, fields)
+                }
+                _ if to.is_numeric() && interval_casts::is_interval(values.data_type()) => {
+                    let to_type = |numbers: &ArrayRef| cast(numbers, to, self.strict);
+                    interval_casts::to_numbers(values, fields.as_deref(), to_type, to)
+                }
+                _ => cast(values, to, self.strict),
             }
-            (_, to) => cast(arguments.array(0).0, to, self.strict),
         })
     }
 }

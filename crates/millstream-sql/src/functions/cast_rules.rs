@@ -6,6 +6,7 @@
 
 use arrow::datatypes::DataType;
 
+use super::interval_casts::is_interval;
 use crate::types::{TIME, TIME_HELP, spark_type};
 
 /// The kinds of types between which a cast is allowed or not.
@@ -52,6 +53,12 @@ fn is_allowed(from: &DataType, to: &DataType) -> bool {
         }
         _ => {}
     }
+    match (is_interval(from), is_interval(to)) {
+        (true, true) => return is_of_months(from) == is_of_months(to),
+        (true, false) if kind(to).is_some() => return is_text_or_exact(to),
+        (false, true) if kind(from).is_some() => return is_text_or_exact(from),
+        _ => {}
+    }
     let nested =
         |of: &DataType| matches!(of, DataType::List(_) | DataType::Map(..) | DataType::Struct(_));
     match (kind(from), kind(to)) {
@@ -61,6 +68,15 @@ fn is_allowed(from: &DataType, to: &DataType) -> bool {
         (None, Some(to)) => !nested(from) || to == Kind::Text,
         (None, None) => !(nested(from) && nested(to)),
     }
+}
+
+fn is_of_months(of: &DataType) -> bool {
+    matches!(of, DataType::Interval(_))
+}
+
+/// What is cast to an INTERVAL, and what that is cast to.
+fn is_text_or_exact(of: &DataType) -> bool {
+    of.is_string() || of.is_integer() || matches!(of, DataType::Decimal128(..))
 }
 
 fn between(from: Kind, to: Kind) -> bool {
@@ -93,6 +109,7 @@ pub(super) fn problem(from: &DataType, to: &DataType) -> Option<String> {
         (Some(Kind::Number), Some(Kind::Bytes)) => "; write CAST(CAST(x AS STRING) AS BINARY)",
         (Some(Kind::LocalTime), Some(Kind::Number))
         | (Some(Kind::Number), Some(Kind::LocalTime)) => "; cast to TIMESTAMP first",
+        _ if is_interval(from) || is_interval(to) => "; cast to a DECIMAL first",
         _ => "",
     };
     let (from, to) = (spark_type(from), spark_type(to));
@@ -101,7 +118,7 @@ pub(super) fn problem(from: &DataType, to: &DataType) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::TimeUnit;
+    use arrow::datatypes::{IntervalUnit, TimeUnit};
 
     use super::*;
     use crate::types::{list_of, map_of, timestamp};
@@ -120,6 +137,8 @@ mod tests {
             (list_of(DataType::Int32), DataType::Utf8),
             (TIME, DataType::Int8),
             (TIME, DataType::Utf8),
+            (DataType::Duration(TimeUnit::Microsecond), DataType::Decimal128(10, 2)),
+            (DataType::Utf8, DataType::Interval(IntervalUnit::YearMonth)),
         ];
         for (from, to) in allowed {
             assert_eq!(problem(&from, &to), None, "{from} to {to}");
@@ -138,6 +157,9 @@ mod tests {
             (DataType::Utf8, list_of(DataType::Utf8)),
             (list_of(DataType::Int32), list_of(DataType::Date32)),
             (list_of(DataType::Int32), map_of(DataType::Int32, DataType::Int32)),
+            (DataType::Duration(TimeUnit::Second), DataType::Float64),
+            (DataType::Boolean, DataType::Duration(TimeUnit::Second)),
+            (DataType::Duration(TimeUnit::Second), DataType::Interval(IntervalUnit::YearMonth)),
         ];
         for (from, to) in refused {
             assert!(problem(&from, &to).is_some(), "{from} to {to}");

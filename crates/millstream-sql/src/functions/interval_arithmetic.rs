@@ -69,32 +69,62 @@ enum Number {
 }
 
 fn scaled(args: &Arguments, divides: bool) -> Result<ArrayRef> {
-    let (values, numbers) = (args.expanded(0)?, args.expanded(1)?);
-    let numbers = Numbers::of(&numbers)?;
+    let fails = |failure: &str| exec_err!("{failure}");
+    scaled_by(args, &args.expanded(0)?, &args.expanded(1)?, divides, fails)
+}
+
+/// `spans`, which are INTERVALs, multiplied or divided by `numbers`. Where there is no result
+/// `failed` says what to do, with the reason.
+pub(super) fn scaled_by(
+    args: &Arguments,
+    spans: &ArrayRef,
+    numbers: &ArrayRef,
+    divides: bool,
+    failed: impl Fn(&str) -> Result<()>,
+) -> Result<ArrayRef> {
+    let numbers = Numbers::of(numbers)?;
     let result = |count: i64, row: usize| -> Result<Option<i64>> {
         let Some(number) = numbers.at(row) else { return Ok(None) };
-        match product(count, &number, divides)? {
-            Some(count) => Ok(Some(count)),
-            None => exec_err!("the interval is too long (INTERVAL_ARITHMETIC_OVERFLOW)"),
+        if divides && number.is_zero() {
+            failed("an interval is divided by zero (INTERVAL_DIVIDED_BY_ZERO)")?;
+            return Ok(None);
         }
+        let product = product(count, &number, divides);
+        let fits = |count: &i64| !is_of_months(&args.returns) || i32::try_from(*count).is_ok();
+        let product = product.filter(fits);
+        if product.is_none() {
+            failed("the interval is too long (INTERVAL_ARITHMETIC_OVERFLOW)")?;
+        }
+        Ok(product)
     };
-    if let DataType::Interval(_) = args.returns {
-        let months = values.as_primitive::<IntervalYearMonthType>();
+    if is_of_months(&args.returns) {
+        let months = spans.as_primitive::<IntervalYearMonthType>();
         return args.primitives::<IntervalYearMonthType>(|row| {
             if months.is_null(row) {
                 return Ok(None);
             }
-            match result(months.value(row).into(), row)?.map(i32::try_from).transpose() {
-                Ok(months) => Ok(months),
-                Err(_) => exec_err!("the interval is too long (INTERVAL_ARITHMETIC_OVERFLOW)"),
-            }
+            let months = result(months.value(row).into(), row)?;
+            Ok(months.and_then(|months| i32::try_from(months).ok()))
         });
     }
-    let us = arrow_cast(&values, &MICROSECONDS)?;
+    let us = arrow_cast(spans, &MICROSECONDS)?;
     let us = us.as_primitive::<DurationMicrosecondType>();
     args.primitives::<DurationMicrosecondType>(|row| {
         if us.is_null(row) { Ok(None) } else { result(us.value(row), row) }
     })
+}
+
+fn is_of_months(of: &DataType) -> bool {
+    matches!(of, DataType::Interval(_))
+}
+
+impl Number {
+    fn is_zero(&self) -> bool {
+        match self {
+            Self::Exact { unscaled, .. } => *unscaled == 0,
+            Self::Double(value) => *value == 0.0,
+        }
+    }
 }
 
 /// The numbers of a column.
@@ -129,16 +159,9 @@ impl Numbers {
     }
 }
 
-/// `None` beyond what an interval holds.
-fn product(count: i64, number: &Number, divides: bool) -> Result<Option<i64>> {
-    let is_zero = match number {
-        Number::Exact { unscaled, .. } => *unscaled == 0,
-        Number::Double(value) => *value == 0.0,
-    };
-    if divides && is_zero {
-        return exec_err!("an interval is divided by zero (INTERVAL_DIVIDED_BY_ZERO)");
-    }
-    Ok(match number {
+/// `None` beyond what an interval holds. Nothing is divided by zero.
+fn product(count: i64, number: &Number, divides: bool) -> Option<i64> {
+    match number {
         Number::Double(value) => {
             let count = count as f64;
             let exact = if divides { count / value } else { count * value };
@@ -152,10 +175,11 @@ fn product(count: i64, number: &Number, divides: bool) -> Result<Option<i64>> {
             let product = i128::from(count).checked_mul(*factor);
             product.map(|product| half_up(product, *divisor)).and_then(|all| all.try_into().ok())
         }
-    })
+    }
 }
 
-fn half_up(value: i128, divisor: i128) -> i128 {
+/// A quotient, of which half is rounded away from zero.
+pub(super) fn half_up(value: i128, divisor: i128) -> i128 {
     let (quotient, rest) = (value / divisor, value % divisor);
     let rounds = rest.unsigned_abs() >= divisor.unsigned_abs() - rest.unsigned_abs();
     let away = if (value < 0) == (divisor < 0) { 1 } else { -1 };

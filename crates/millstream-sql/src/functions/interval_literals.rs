@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 use super::define::{known_by_name, literal_text};
 use crate::types::INTERVAL_FIELDS;
 use crate::values::calendar::{DAY_US, SECOND_US};
-use crate::values::interval_literal::{INTERVAL_OF, is_of_months};
+use crate::values::interval_literal::{INTERVAL_OF, NO_COUNT, is_of_months};
 
 /// `interval_of('count', 'fields')`, or with 'calendar' behind them.
 pub(super) struct IntervalOf {
@@ -35,7 +35,8 @@ impl IntervalOf {
     }
 }
 
-fn type_of(fields: &str) -> DataType {
+/// The type of intervals of these fields.
+pub(super) fn type_of(fields: &str) -> DataType {
     match fields {
         fields if is_of_months(fields) => DataType::Interval(IntervalUnit::YearMonth),
         "day" => DataType::Duration(TimeUnit::Second),
@@ -66,6 +67,9 @@ fn value_of(count: &str, fields: &str, calendar: bool) -> Result<ScalarValue> {
 }
 
 fn plain_value_of(count: &str, fields: &str) -> Result<ScalarValue> {
+    if count == NO_COUNT {
+        return ScalarValue::try_from(type_of(fields));
+    }
     let too_long = || exec_datafusion_err!("the interval is too long");
     let count: i64 = count.parse().map_err(|_| too_long())?;
     Ok(match type_of(fields) {
@@ -79,7 +83,8 @@ fn plain_value_of(count: &str, fields: &str) -> Result<ScalarValue> {
     })
 }
 
-fn metadata(fields: &str) -> HashMap<String, String> {
+/// What a field says of its intervals' fields.
+pub(super) fn metadata(fields: &str) -> HashMap<String, String> {
     HashMap::from([(INTERVAL_FIELDS.to_owned(), fields.to_owned())])
 }
 
@@ -121,12 +126,13 @@ impl ScalarUDFImpl for IntervalOf {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let count = literal_text(INTERVAL_OF, args.scalar_arguments[0])?;
         let fields = literal_text(INTERVAL_OF, args.scalar_arguments[1])?;
         if args.arg_fields.len() > 2 {
             let of = DataType::Interval(IntervalUnit::MonthDayNano);
             return Ok(Arc::new(Field::new(self.name(), of, false)));
         }
-        let field = Field::new(self.name(), type_of(fields), false);
+        let field = Field::new(self.name(), type_of(fields), count == NO_COUNT);
         Ok(Arc::new(field.with_metadata(metadata(fields))))
     }
 

@@ -1,17 +1,21 @@
-//! `make_interval`, `make_dt_interval` and `make_ym_interval`: intervals of numbers.
+//! `make_interval`, `make_dt_interval` and `make_ym_interval`: intervals of numbers. And
+//! `calendar_interval`, which `CAST(text AS INTERVAL)` is: one of months, days and less of a text.
 //!
 //! Seconds are a DECIMAL(18, 6), as in Spark, so that no digit is lost.
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
 use arrow::datatypes::{
     DataType, Decimal128Type, DurationMicrosecondType, IntervalMonthDayNano,
     IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType, TimeUnit,
 };
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{Result, exec_err, plan_err};
 
 use super::cast::cast;
 use super::define::{Arguments, Function, Param};
+use crate::types::spark_type;
 use crate::values::calendar::{DAY_US, SECOND_US};
+use crate::values::interval::parse_calendar;
+use crate::values::interval_literal::CALENDAR_INTERVAL;
 
 use Param::{Any, Int};
 
@@ -39,7 +43,40 @@ pub(super) const FUNCTIONS: &[Function] = &[
         make_interval,
     )
     .required(0),
+    Function::new(CALENDAR_INTERVAL, &[Any], calendar_type, calendar_interval),
 ];
+
+fn calendar_type(args: &[DataType]) -> Result<DataType> {
+    let calendar = DataType::Interval(IntervalUnit::MonthDayNano);
+    match &args[0] {
+        DataType::Utf8 | DataType::Null => Ok(calendar),
+        of if *of == calendar => Ok(calendar),
+        other => plan_err!(
+            "{} cannot be cast to INTERVAL (DATATYPE_MISMATCH); write make_interval(...), or name \
+             the fields, as in INTERVAL DAY TO SECOND",
+            spark_type(other)
+        ),
+    }
+}
+
+/// A text that is no interval is NULL, as in Spark also with ANSI mode on.
+fn calendar_interval(args: &Arguments) -> Result<ArrayRef> {
+    match args.data_type(0) {
+        DataType::Utf8 => {}
+        DataType::Null => return Ok(new_null_array(&args.returns, args.rows)),
+        _ => return args.expanded(0),
+    }
+    let texts = args.text(0);
+    args.primitives::<IntervalMonthDayNanoType>(|row| {
+        let Some((months, days, us)) = texts.get(row).and_then(parse_calendar) else {
+            return Ok(None);
+        };
+        match us.checked_mul(1000) {
+            Some(nanos) => Ok(Some(IntervalMonthDayNano::new(months, days, nanos))),
+            None => overflow("CAST"),
+        }
+    })
+}
 
 /// The arguments of a call: whole numbers, and seconds in microseconds as the last of `count`.
 struct Parts<'a> {

@@ -26,8 +26,10 @@ mod define;
 pub(crate) mod failing;
 mod inserted;
 mod interval_arithmetic;
+mod interval_casts;
 mod interval_literals;
 mod interval_text;
+mod interval_tries;
 mod json;
 mod json_formats;
 mod lambdas;
@@ -176,6 +178,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     let mut functions: Vec<_> =
         tables.into_iter().flatten().map(|function| function.udf()).collect();
     functions.push(interval_literals::IntervalOf::udf());
+    functions.extend(interval_casts::functions());
     functions.push(json::FromJson::udf());
     // No text names it; a machine of a cluster finds the functions of a plan by their names.
     functions.push(only_row::only_row());

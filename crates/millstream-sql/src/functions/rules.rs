@@ -17,7 +17,10 @@ use datafusion::optimizer::AnalyzerRule;
 use super::cast::{cast_expr, is_spark_cast};
 use super::failing::can_fail;
 use super::operators::checked;
-use super::{argument_rules, cast_rules, common_types, interval_literals, set_operations};
+use super::{
+    argument_rules, cast_rules, common_types, interval_casts, interval_literals, set_operations,
+};
+use crate::types::INTERVAL_FIELDS;
 
 /// Makes whole numbers in the text INTs, as in Spark, where they fit; to DataFusion they are all
 /// BIGINTs. Then casts decimals and the values beside them to common types. Runs before types are
@@ -113,6 +116,15 @@ impl SparkMeaning {
         let is_whole =
             |side: &Expr| matches!(side.get_type(schema), Ok(found) if found.is_signed_integer());
         match expr {
+            // DataFusion's own casts of INTERVALs name no fields.
+            Expr::Cast(Cast { expr, field }) if field.metadata().contains_key(INTERVAL_FIELDS) => {
+                Transformed::yes(interval_casts::to_interval(*expr, &field, true))
+            }
+            Expr::TryCast(TryCast { expr, field })
+                if field.metadata().contains_key(INTERVAL_FIELDS) =>
+            {
+                Transformed::yes(interval_casts::to_interval(*expr, &field, false))
+            }
             Expr::Cast(Cast { expr, field }) if is_cast(&expr, field.data_type()) => {
                 Transformed::yes(cast_expr(*expr, field, true))
             }

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::cast as arrow_cast;
 use arrow::datatypes::{
-    DataType, Date32Type, DurationMicrosecondType, DurationSecondType, Int64Type, IntervalUnit,
-    TimeUnit,
+    DataType, Date32Type, DurationMicrosecondType, DurationSecondType, IntervalUnit, TimeUnit,
 };
 use datafusion::common::{DFSchema, Result, ScalarValue, exec_err};
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
 use datafusion::logical_expr::planner::RawBinaryExpr;
-use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, cast, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator, ScalarUDF, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::define::{Arguments, Function, Param, returns_date};
+use super::interval_casts;
 use super::interval_text::{self, MICROSECONDS};
 use crate::types::timestamp;
 use crate::values::calendar::{DAY_US, SECOND_US};
@@ -77,6 +77,9 @@ pub(super) fn planned(
 ) -> Planned {
     let types = (expr.left.get_type(schema), expr.right.get_type(schema));
     let (Ok(left), Ok(right)) = types else { return Planned::Original(expr) };
+    if let Some(text) = moved_text(&expr, &left, &right) {
+        return Planned::Done(text);
+    }
     let (expr, left, right) = with_times_of_text(expr, left, right);
     let call = |function: &Arc<ScalarUDF>, args| {
         Planned::Done(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args)))
@@ -115,6 +118,26 @@ pub(super) fn planned(
         b = as_microseconds(b, &right);
     }
     Planned::Original(RawBinaryExpr { op, left: a, right: b })
+}
+
+/// The text of a time, and an INTERVAL of days or less that is added to it or taken off: the result
+/// is a text again.
+fn moved_text(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Option<Expr> {
+    let op = match expr.op {
+        BinaryOperator::Plus => Operator::Plus,
+        BinaryOperator::Minus => Operator::Minus,
+        _ => return None,
+    };
+    let (text, span, of_span) = match (left, right) {
+        (text, DataType::Duration(_)) if text.is_string() => (&expr.left, &expr.right, right),
+        (DataType::Duration(_), text) if text.is_string() && op == Operator::Plus => {
+            (&expr.right, &expr.left, left)
+        }
+        _ => return None,
+    };
+    let time = Box::new(cast(text.clone(), timestamp()));
+    let span = Box::new(as_microseconds(span.clone(), of_span));
+    Some(cast(Expr::BinaryExpr(BinaryExpr::new(time, op, span)), DataType::Utf8))
 }
 
 /// Text that is taken from a date or a time, or that one is taken from, is one too.
@@ -197,18 +220,12 @@ pub(super) fn cast_span(
             Ok(arrow_cast(&texts, to)?)
         }
         // A month has no fixed length, and Spark has types of its own for the parts of an interval.
-        DataType::Interval(_) => {
-            exec_err!("an INTERVAL of months or of a literal cannot be cast; write it as text")
+        DataType::Interval(IntervalUnit::MonthDayNano | IntervalUnit::DayTime) => {
+            exec_err!("an INTERVAL of months, days and less in one cannot be cast here")
         }
-        DataType::Duration(TimeUnit::Second) if to.is_numeric() => {
-            let seconds = values.as_primitive::<DurationSecondType>();
-            let days = seconds.unary::<_, Int64Type>(|seconds| seconds / DAY_S);
-            cast(&(Arc::new(days) as ArrayRef), to)
+        _ if to.is_numeric() => {
+            interval_casts::to_numbers(values, None, |numbers| cast(numbers, to), to)
         }
-        _ if to.is_numeric() => exec_err!(
-            "an INTERVAL DAY TO SECOND is no number; write unix_micros(a) - unix_micros(b), or \
-             extract(...)"
-        ),
         DataType::Duration(TimeUnit::Second) => {
             let seconds = values.as_primitive::<DurationSecondType>();
             let text = |seconds| format!("INTERVAL '{}' DAY", seconds / DAY_S);

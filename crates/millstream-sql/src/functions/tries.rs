@@ -1,21 +1,25 @@
 //! `try_add`, `try_subtract`, `try_multiply`, `try_divide` and `try_mod`: NULL where the operator
 //! is an error. Of decimals they are [`super::decimals`]', which takes the calls over before they
-//! run.
+//! run; of INTERVALs they are in [`super::interval_tries`].
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, AsArray, PrimitiveArray};
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    ArrowPrimitiveType, DataType, Field, FieldRef, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type,
 };
 use datafusion::common::{Result, internal_err, plan_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
 
 use super::common_types::common_type;
 use super::define::{Arguments, call, known_by_name};
-use crate::types::spark_type;
+use super::interval_casts::is_interval;
+use super::interval_tries;
+use crate::types::{INTERVAL_FIELDS, spark_type};
 
 /// The functions, for registration.
 pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
@@ -47,6 +51,9 @@ impl ScalarUDFImpl for Try {
         let [left, right] = given else {
             return plan_err!("{} takes 2 arguments and got {}", self.name, given.len());
         };
+        if let Some(types) = interval_tries::coerced(self.name, [left, right]) {
+            return Ok(types);
+        }
         let is_number =
             |found: &DataType| found.is_numeric() || found.is_string() || *found == DataType::Null;
         if let Some(other) = given.iter().find(|found| !is_number(found)) {
@@ -64,7 +71,16 @@ impl ScalarUDFImpl for Try {
     }
 
     fn return_type(&self, args: &[DataType]) -> Result<DataType> {
-        Ok(args[0].clone())
+        Ok(interval_tries::returns(args).unwrap_or_else(|| args[0].clone()))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let types = args.arg_fields.iter().map(|field| field.data_type().clone());
+        let returns = self.return_type(&types.collect::<Vec<_>>())?;
+        let fields = interval_tries::fields(args.arg_fields);
+        let metadata = fields.map(|fields| (INTERVAL_FIELDS.to_owned(), fields));
+        let field = Field::new(self.name, returns, true);
+        Ok(Arc::new(field.with_metadata(metadata.into_iter().collect())))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -74,6 +90,9 @@ impl ScalarUDFImpl for Try {
             DataType::Int32 => self.rows::<Int32Type>(arguments),
             DataType::Int64 => self.rows::<Int64Type>(arguments),
             DataType::Float64 => self.rows::<Float64Type>(arguments),
+            _ if (0..2).any(|at| is_interval(arguments.data_type(at))) => {
+                interval_tries::computed(self.name, arguments)
+            }
             other => internal_err!("{} of {other} is planned as something else", self.name),
         })
     }

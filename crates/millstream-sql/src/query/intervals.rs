@@ -4,9 +4,9 @@
 //! In the frame of a window it stays an interval, since DataFusion reads it there itself.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, Interval, NamedWindowDefinition, NamedWindowExpr,
-    Spanned, UnaryOperator, Value, ValueWithSpan, WindowFrame, WindowFrameBound, WindowSpec,
-    WindowType,
+    DataType, Expr, Function, FunctionArg, FunctionArgExpr, Interval, NamedWindowDefinition,
+    NamedWindowExpr, Spanned, UnaryOperator, Value, ValueWithSpan, WindowFrame, WindowFrameBound,
+    WindowSpec, WindowType,
 };
 
 use super::ast::{call, text};
@@ -14,14 +14,23 @@ use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
 use crate::values::calendar::DAY_US;
 use crate::values::interval_literal::{
-    CALENDAR, INTERVAL_OF, IntervalLiteral, is_of_months, with_fields, with_units,
+    CALENDAR, CALENDAR_INTERVAL, INTERVAL_OF, IntervalLiteral, is_of_months, with_fields,
+    with_units,
 };
 
 /// Marks an interval that is to stay one: no precision is so large.
 const IN_FRAME: u64 = u64::MAX;
 
-/// Rewrites an interval in place.
-pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
+/// Rewrites an interval in place, and a cast to INTERVAL: over a stream that stays DataFusion's, as
+/// checkpoints know it.
+pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr, is_batch: bool) -> Result<(), Diagnostic> {
+    if is_batch
+        && let Expr::Cast { expr: value, data_type, .. } = &*expr
+        && matches!(data_type, DataType::Interval { fields: None, .. })
+    {
+        *expr = call(CALENDAR_INTERVAL, vec![value.as_ref().clone()], expr.span());
+        return Ok(());
+    }
     let (negative, interval) = match &*expr {
         Expr::Interval(interval) => (false, interval),
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match &**expr {

@@ -38,6 +38,7 @@ mod frame;
 mod generators;
 mod grouping;
 mod inline_tables;
+mod interval_columns;
 mod intervals;
 mod joins;
 mod lambda_calls;

@@ -26,9 +26,9 @@ use super::prepared::{ReadMode, TableRead};
 use super::scope::Scopes;
 use super::wildcards::excepts;
 use super::{
-    aggregates, blocks, casts, generators, grouping, intervals, lambda_calls, lateral,
-    lateral_alias, laterals, like, percentiles, rows, sorting, structs, time_literals, twins,
-    units, using, wildcards, window_calls,
+    aggregates, blocks, casts, generators, grouping, interval_columns, intervals, lambda_calls,
+    lateral, lateral_alias, laterals, like, percentiles, rows, sorting, structs, time_literals,
+    twins, units, using, wildcards, window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -134,6 +134,7 @@ impl VisitorMut for Rewriter<'_> {
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         casts::keep_in_values(&mut query.body);
+        interval_columns::alike(&mut query.body);
         self.frames.pop();
         self.depth -= 1;
         if let Some((with, known)) = self.taken.pop() {
@@ -393,7 +394,7 @@ impl Rewriter<'_> {
         }
         rows::into_structs(expr);
         aggregates::rewrite(self.lexed, expr)?;
-        intervals::rewrite(self.lexed, expr)?;
+        intervals::rewrite(self.lexed, expr, self.is_batch)?;
         time_literals::rewrite(self.lexed, expr)?;
         lambda_calls::rewrite(self.lexed, expr)?;
         like::rewrite(self.lexed, expr, self.is_batch)?;

@@ -455,14 +455,14 @@ impl Extraction<'_> {
         Ok(())
     }
 
-    /// Takes `INTERVAL 1 DAY 2 HOURS` as one string, which sqlparser would end after `1 DAY`.
+    /// Takes `INTERVAL 1 DAY -2 HOURS` as one string, which sqlparser would end after `1 DAY`.
     fn long_interval(&mut self) -> bool {
-        let mut length = 0;
-        while self.cursor.nth(1 + length).is_some_and(|next| is_interval_part(next, length == 0)) {
-            length += 1;
+        let (mut length, mut pairs) = (0, 0);
+        while let Some(more) = interval_part(&self.cursor, 1 + length) {
+            length += more;
+            pairs += 1;
         }
-        // Two parts, `1 DAY`, are what sqlparser reads itself.
-        if length < 4 {
+        if pairs < 2 {
             return false;
         }
         let lexemes = &self.cursor.lexed.lexemes[self.cursor.at..=self.cursor.at + length];
@@ -526,13 +526,14 @@ pub fn can_name_a_table(lexeme: &Lexeme) -> bool {
         && !NOT_A_NAME.split_whitespace().any(|word| lexeme.is_word(word))
 }
 
-fn is_interval_part(lexeme: &Lexeme, first: bool) -> bool {
-    match &lexeme.token {
-        Token::Number(..) => true,
-        Token::SingleQuotedString(_) => first,
-        Token::Word(_) => !first && lexeme.word().is_some_and(is_unit),
-        _ => false,
-    }
+/// How many tokens the number and the unit are that begin so far ahead, with a sign before them.
+fn interval_part(cursor: &Cursor<'_>, ahead: usize) -> Option<usize> {
+    let is_sign = |lexeme: &&Lexeme| matches!(lexeme.token, Token::Minus | Token::Plus);
+    let sign = usize::from(cursor.nth(ahead).filter(is_sign).is_some());
+    let number = &cursor.nth(ahead + sign)?.token;
+    let is_number = matches!(number, Token::Number(..) | Token::SingleQuotedString(_));
+    let is_unit = cursor.nth(ahead + sign + 1)?.word().is_some_and(is_unit);
+    (is_number && is_unit).then_some(sign + 2)
 }
 
 fn interval_text(parts: &[Lexeme]) -> String {

@@ -66,6 +66,10 @@ impl Dialect for SparkDialect {
     fn allow_extract_custom(&self) -> bool {
         true
     }
+    // `CAST(x AS INTERVAL DAY TO SECOND)`.
+    fn supports_interval_options(&self) -> bool {
+        true
+    }
     fn supports_pipe_operator(&self) -> bool {
         true
     }

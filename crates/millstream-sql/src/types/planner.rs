@@ -2,12 +2,12 @@
 //!
 //! Operators are with the functions, in [`crate::functions`].
 
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::planner::TypePlanner;
-use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::ast::{self, IntervalFields};
 
-use super::{TIME_HELP, list_of, map_of, parse_type_ddl};
+use super::{INTERVAL_FIELDS, TIME_HELP, list_of, map_of, parse_type_ddl};
 
 /// Reads type names as Spark does.
 #[derive(Debug)]
@@ -15,11 +15,24 @@ pub(crate) struct SparkTypes;
 
 impl TypePlanner for SparkTypes {
     fn plan_type_field(&self, sql_type: &ast::DataType) -> Result<Option<FieldRef>> {
-        if matches!(sql_type, ast::DataType::Interval { .. }) {
-            return Ok(None);
+        if let ast::DataType::Interval { fields, .. } = sql_type {
+            return Ok(fields.as_ref().map(interval));
         }
         Ok(Some(FieldRef::new(Field::new("", spark_type_of(sql_type)?, true))))
     }
+}
+
+/// An INTERVAL with its fields, which stand in the metadata.
+fn interval(fields: &IntervalFields) -> FieldRef {
+    let of = match fields {
+        IntervalFields::Year | IntervalFields::Month | IntervalFields::YearToMonth => {
+            DataType::Interval(IntervalUnit::YearMonth)
+        }
+        IntervalFields::Day => DataType::Duration(TimeUnit::Second),
+        _ => DataType::Duration(TimeUnit::Microsecond),
+    };
+    let fields = (INTERVAL_FIELDS.to_owned(), fields.to_string().to_lowercase());
+    FieldRef::new(Field::new("", of, true).with_metadata([fields].into()))
 }
 
 /// The Arrow type of a type that sqlparser has read.

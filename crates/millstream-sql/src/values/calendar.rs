@@ -57,6 +57,15 @@ pub(crate) fn civil_of(days: i32) -> (i64, u32, u32) {
     (year, month, day)
 }
 
+/// The same day of a month that is so many months later, or that month's last day if it is shorter.
+/// `None` beyond the days of a DATE.
+pub(crate) fn months_later(days: i32, months: i32) -> Option<i32> {
+    let (year, month, day) = civil_of(days);
+    let all = year * 12 + i64::from(month) - 1 + i64::from(months);
+    let (year, month) = (all.div_euclid(12), all.rem_euclid(12) as u32 + 1);
+    days_of(year, month, day.min(month_length(year, month)))
+}
+
 /// Reads a date as a cast from STRING does: `yyyy[-M[-d]]`, then nothing, or `T` or a space and
 /// anything. Only a whole date can have something behind it.
 pub(crate) fn parse_date(text: &str) -> Option<i32> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::calendar::DAY_US;
 use crate::nearest::nearest;
 
 /// A length of time. Months have no fixed length, so they are kept apart.
@@ -87,11 +88,8 @@ fn no_unit(word: &str) -> IntervalError {
     IntervalError::Unit { unit: word.to_owned(), meant }
 }
 
-/// Reads an interval in Spark's words, whatever their case.
-///
-/// # Errors
-/// What is wrong with it.
-pub(crate) fn parse_interval(text: &str) -> Result<Interval, IntervalError> {
+/// Numbers and units in turn, in small letters.
+fn words(text: &str) -> Result<Vec<String>, IntervalError> {
     let lower = text.trim().to_ascii_lowercase();
     let mut given = lower.split_whitespace().peekable();
     given.next_if_eq(&"interval");
@@ -108,11 +106,34 @@ pub(crate) fn parse_interval(text: &str) -> Result<Interval, IntervalError> {
     if words.is_empty() || words.len() % 2 == 1 || sign.is_some() {
         return Err(IntervalError::Form);
     }
+    Ok(words)
+}
+
+/// Reads an interval in Spark's words, whatever their case.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn parse_interval(text: &str) -> Result<Interval, IntervalError> {
     let mut sum = Interval::default();
-    for pair in words.chunks(2) {
+    for pair in words(text)?.chunks(2) {
         sum = add(sum, part(&pair[0], &pair[1])?).ok_or(IntervalError::TooLong)?;
     }
     Ok(sum)
+}
+
+/// Reads the same with months, days and microseconds apart, as a cast from STRING to INTERVAL does;
+/// `None` if it is none.
+pub(crate) fn parse_calendar(text: &str) -> Option<(i32, i32, i64)> {
+    let (mut months, mut days, mut us) = (0_i32, 0_i32, 0_i64);
+    for pair in words(text).ok()?.chunks(2) {
+        let more = part(&pair[0], &pair[1]).ok()?;
+        months = months.checked_add(more.months)?;
+        match unit(&pair[1])?.0 {
+            "day" | "week" => days = days.checked_add(i32::try_from(more.us / DAY_US).ok()?)?,
+            _ => us = us.checked_add(more.us)?,
+        }
+    }
+    Some((months, days, us))
 }
 
 fn add(left: Interval, right: Interval) -> Option<Interval> {
@@ -187,6 +208,16 @@ mod tests {
         ];
         for (text, (months, us)) in cases {
             assert_eq!(parse_interval(text), Ok(Interval { months, us }), "{text}");
+        }
+    }
+
+    #[test]
+    fn days_may_be_apart_from_what_is_less() {
+        let text = "interval 1 year -1 month 1 week - 1 day 3 hours .5 seconds";
+        assert_eq!(parse_calendar(text), Some((11, 6, 10_800_500_000)));
+        assert_eq!(parse_calendar("+     1 second"), Some((0, 0, 1_000_000)));
+        for wrong in ["- -1 second", "1.5 days", "interval", "3000000000 days"] {
+            assert_eq!(parse_calendar(wrong), None, "{wrong}");
         }
     }
 

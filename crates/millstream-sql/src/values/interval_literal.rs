@@ -12,6 +12,12 @@ pub(crate) const INTERVAL_OF: &str = "interval_of";
 /// Its third argument, for an interval of months, days and less in one.
 pub(crate) const CALENDAR: &str = "calendar";
 
+/// The function that a cast to an interval of months, days and less in one becomes.
+pub(crate) const CALENDAR_INTERVAL: &str = "calendar_interval";
+
+/// The count of an interval that is NULL.
+pub(crate) const NO_COUNT: &str = "null";
+
 /// The fields of intervals, from the largest to the smallest.
 const FIELDS: [&str; 6] = ["year", "month", "day", "hour", "minute", "second"];
 /// The first field of an interval of days.
@@ -101,9 +107,66 @@ pub(crate) fn with_fields(text: &str, from: &str, to: &str) -> Result<IntervalLi
         let part = &rest[..end];
         rest = rest.get(end + 1..).unwrap_or("");
         let value = field_value(part, field, field == first).ok_or_else(form)?;
-        count = count.checked_add(value).ok_or_else(form)?;
+        // Below 0, where one more fits than above.
+        count = count.checked_sub(value).ok_or_else(form)?;
     }
-    Ok(IntervalLiteral { count: if negative { -count } else { count }, fields: named(first, last) })
+    let count = if negative { Some(count) } else { count.checked_neg() };
+    Ok(IntervalLiteral { count: count.ok_or_else(form)?, fields: named(first, last) })
+}
+
+/// The places of the first and the last of the fields in a type's name.
+fn ends(fields: &str) -> Option<(usize, usize)> {
+    let (first, last) = fields.split_once(" to ").unwrap_or((fields, fields));
+    let at = |name: &str| FIELDS.iter().position(|field| *field == name);
+    Some((at(first)?, at(last)?))
+}
+
+/// The fields of intervals some of which have these and others those; `None` if some are counted
+/// in months and others are not.
+pub(crate) fn common_fields(some: &str, others: &str) -> Option<String> {
+    let ((first, last), (other_first, other_last)) = (ends(some)?, ends(others)?);
+    let same = (first < DAY) == (other_first < DAY);
+    same.then(|| named(first.min(other_first), last.max(other_last)))
+}
+
+/// How many months or microseconds there are in one of the last of these fields.
+pub(crate) fn last_unit(fields: &str) -> i64 {
+    ends(fields).map_or(1, |(_, last)| length(last))
+}
+
+/// Reads an interval of certain fields as a cast from STRING does: `1-2` for `year to month`, or
+/// `INTERVAL '1-2' YEAR TO MONTH`. The months or microseconds, if it is one.
+pub(crate) fn of_text(text: &str, fields: &str) -> Option<i64> {
+    let text = text.trim();
+    let is_literal = text.get(..8).is_some_and(|word| word.eq_ignore_ascii_case("interval"));
+    if !is_literal {
+        return of_digits(text, fields, false);
+    }
+    let (sign, quoted) = text[8..].trim_start().split_once('\'')?;
+    let (digits, named) = quoted.split_once('\'')?;
+    let words: Vec<&str> = named.split_whitespace().collect();
+    let same = text[8..].starts_with(char::is_whitespace)
+        && named.starts_with(char::is_whitespace)
+        && words.join(" ").eq_ignore_ascii_case(fields)
+        && matches!(sign, "" | "-" | "+");
+    if same { of_digits(digits, fields, sign == "-") } else { None }
+}
+
+fn of_digits(text: &str, fields: &str, negated: bool) -> Option<i64> {
+    let (first, last) = ends(fields)?;
+    if text.trim() != text {
+        return None;
+    }
+    let count = if first < last {
+        with_fields(text, FIELDS[first], FIELDS[last]).ok()?.count
+    } else {
+        let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let count = field_value(digits, first, true)?;
+        if text.starts_with('-') { -count } else { count }
+    };
+    let count = if negated { count.checked_neg()? } else { count };
+    let fits = first >= DAY || i32::try_from(count).is_ok();
+    fits.then_some(count)
 }
 
 /// Where a field ends.
@@ -130,16 +193,20 @@ fn field_value(text: &str, field: usize, is_first: bool) -> Option<i64> {
     if !is_first && number > MOST[field] {
         return None;
     }
-    let one = match FIELDS[field] {
+    let below: i64 = format!("{:0<6}", &fraction[..fraction.len().min(6)]).parse().ok()?;
+    number.checked_mul(length(field))?.checked_add(below)
+}
+
+/// The months or microseconds of a field.
+fn length(field: usize) -> i64 {
+    match FIELDS[field] {
         "year" => 12,
         "month" => 1,
         "day" => DAY_US,
         "hour" => 3600 * SECOND_US,
         "minute" => 60 * SECOND_US,
         _ => SECOND_US,
-    };
-    let below: i64 = format!("{:0<6}", &fraction[..fraction.len().min(6)]).parse().ok()?;
-    number.checked_mul(one)?.checked_add(below)
+    }
 }
 
 #[cfg(test)]
@@ -179,6 +246,41 @@ mod tests {
             ("1-2", "MONTH", "YEAR"),
         ] {
             assert!(with_fields(text, from, to).is_err(), "{text} {from} TO {to}");
+        }
+        let least = with_fields("-106751991 04:00:54.775808", "DAY", "SECOND");
+        assert_eq!(least, literal(i64::MIN, "day to second"));
+        assert!(with_fields("106751991 04:00:54.775808", "DAY", "SECOND").is_err());
+    }
+
+    #[test]
+    fn common_fields_have_the_others() {
+        let common = |some, others| common_fields(some, others).unwrap_or_default();
+        assert_eq!(common("day", "hour to minute"), "day to minute");
+        assert_eq!(common("month", "year"), "year to month");
+        assert_eq!(common("second", "second"), "second");
+        assert_eq!(common("month", "day"), "");
+    }
+
+    #[test]
+    fn texts_are_cast_in_the_form_of_the_fields() {
+        assert_eq!(of_text(" -3-1 ", "year to month"), Some(-37));
+        assert_eq!(of_text("interval '3-1' year to  month", "year to month"), Some(37));
+        assert_eq!(of_text("INTERVAL -'-3' MONTH", "month"), Some(3));
+        assert_eq!(of_text("+10.5", "second"), Some(10_500_000));
+        assert_eq!(of_text("1 02", "day to hour"), Some(26 * 3600 * SECOND_US));
+        for (text, fields) in [
+            ("3-1", "month"),
+            ("1.5", "minute"),
+            ("interval '3' year", "month"),
+            ("interval 3 month", "month"),
+            ("interval'3' month", "month"),
+            ("interval ' 3-1' year to month", "year to month"),
+            ("3000000000", "month"),
+            ("--1", "day"),
+            ("", "day"),
+            ("intervals", "day"),
+        ] {
+            assert_eq!(of_text(text, fields), None, "{text} as {fields}");
         }
     }
 }

@@ -1,21 +1,23 @@
 //! `avg`, `mean` and `try_avg`. Of decimals the average has four digits more after the point,
-//! rounded half up; of anything else it is a DOUBLE.
+//! rounded half up; of INTERVALs it is one ([`super::interval_average`]); of anything else it is a
+//! DOUBLE.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array};
 use arrow::datatypes::{
-    DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, DecimalType, Int64Type,
+    DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, DecimalType, Int64Type, TimeUnit,
 };
-use datafusion::common::{Result, ScalarValue, exec_datafusion_err};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use super::define::{Aggregate, Make, input};
 use super::grouped::{states_of_rows, try_for_each};
+use super::interval_average::{self, IntervalAverages, OVERFLOWED, too_large};
 use super::moving::{MovingDoubles, MovingSum};
-use super::sum::{sum_type, summand};
+use super::sum::{is_interval, sum_type, summand};
 
 pub(super) const AGGREGATES: &[Aggregate] = &[
     Aggregate {
@@ -43,6 +45,7 @@ const AVERAGE: Aggregate = Aggregate {
     returns: |args| Ok(average_type(&args[0])),
     state: |args| match &args[0] {
         DataType::Decimal128(..) => vec![sum_type(&args[0]), DataType::Int64],
+        of if is_interval(of) => vec![DataType::Int64, DataType::Int64],
         _ => vec![DataType::UInt64, DataType::Float64],
     },
     never_null: false,
@@ -58,6 +61,8 @@ fn coerced(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
     let summand = summand(name, given)?;
     Ok(match &summand[0] {
         DataType::Int64 => vec![DataType::Float64],
+        // The average of days has parts of a day.
+        DataType::Duration(_) => vec![DataType::Duration(TimeUnit::Microsecond)],
         _ => summand,
     })
 }
@@ -69,6 +74,7 @@ fn average_type(of: &DataType) -> DataType {
             let scale = (scale + 4).min(most as i8);
             DataType::Decimal128((precision + 4).min(most), scale)
         }
+        of if is_interval(of) => of.clone(),
         _ => DataType::Float64,
     }
 }
@@ -77,11 +83,17 @@ fn groups(args: &AccumulatorArgs<'_>, overflow_fails: bool) -> Result<Box<dyn Gr
     if let Some(averages) = Averages::of(args, overflow_fails) {
         return Ok(Box::new(averages));
     }
+    if is_interval(args.return_type()) {
+        return Ok(Box::new(IntervalAverages::new(args.return_type(), overflow_fails)));
+    }
     let args = AccumulatorArgs { is_distinct: false, ..args.clone() };
     avg_udaf().create_groups_accumulator(args)
 }
 
 fn moving(args: &AccumulatorArgs<'_>, overflow_fails: bool) -> Box<dyn Accumulator> {
+    if is_interval(args.return_type()) {
+        return interval_average::moving(args.return_type(), overflow_fails);
+    }
     let Some(averages) = Averages::of(args, overflow_fails) else {
         return Box::new(MovingDoubles::average());
     };
@@ -108,8 +120,6 @@ struct Averages {
     sums: Vec<i128>,
     counts: Vec<i64>,
 }
-
-const OVERFLOWED: i64 = -1;
 
 impl Averages {
     /// Without groups; `None` where the average is not a decimal.
@@ -151,13 +161,7 @@ impl Averages {
 
     /// The result for an average that does not fit: an error, or NULL for `try_avg`.
     fn fail_or_null(&self) -> Result<Option<i128>> {
-        if self.overflow_fails {
-            Err(exec_datafusion_err!(
-                "an average is too large for its type; try_avg makes it NULL instead"
-            ))
-        } else {
-            Ok(None)
-        }
+        too_large(self.overflow_fails)
     }
 
     fn average(&self, sum: i128, count: i64) -> Result<Option<i128>> {

@@ -14,7 +14,9 @@ use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::Accumulator;
 use datafusion::logical_expr::function::AccumulatorArgs;
 
-use super::define::{Aggregate, Make, MakeOne, constant, counted, input, number, refused};
+use super::define::{
+    Aggregate, Make, MakeOne, constant, counted, input, number_or_interval, refused,
+};
 
 pub(super) const AGGREGATES: &[Aggregate] = &[
     Aggregate {
@@ -22,11 +24,11 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
         aliases: &[],
         coerce: |given| {
             counted("percentile", given, 2, 3)?;
-            let mut types = vec![number("percentile", &given[0])?, share(&given[1])];
+            let mut types = vec![number_or_interval("percentile", &given[0])?, share(&given[1])];
             types.extend(given.get(2).map(|_| DataType::Int64));
             Ok(types)
         },
-        returns: |args| Ok(shaped(&DataType::Float64, &args[1])),
+        returns: |args| Ok(shaped(&args[0], &args[1])),
         state: counts_of,
         never_null: false,
         make: Make::Single(|args| counts(args, Question::Between(shares("percentile", args)?))),
@@ -37,9 +39,9 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
         aliases: &[],
         coerce: |given| {
             counted("median", given, 1, 1)?;
-            Ok(vec![number("median", &given[0])?])
+            Ok(vec![number_or_interval("median", &given[0])?])
         },
-        returns: |_| Ok(DataType::Float64),
+        returns: |args| Ok(args[0].clone()),
         state: counts_of,
         never_null: false,
         make: Make::Single(|args| counts(args, Question::Between(vec![0.5]))),
@@ -104,7 +106,7 @@ const fn in_order(
         name,
         aliases: &[],
         coerce,
-        returns: |args| Ok(shaped(&DataType::Float64, &args[1])),
+        returns: |args| Ok(shaped(&args[0], &args[1])),
         state: counts_of,
         never_null: false,
         make: Make::Single(make),
@@ -122,7 +124,7 @@ fn of_disc(given: &[DataType]) -> Result<Vec<DataType>> {
 
 fn value_and_share(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
     counted(name, given, 2, 2)?;
-    Ok(vec![number(name, &given[0])?, share(&given[1])])
+    Ok(vec![number_or_interval(name, &given[0])?, share(&given[1])])
 }
 
 /// The type of a share of the rows, or of several.
@@ -276,7 +278,20 @@ fn value_at<'a>(ranks: &[(&'a ScalarValue, i64)], row: i64) -> &'a ScalarValue {
 fn double(value: &ScalarValue) -> f64 {
     match value {
         ScalarValue::Float64(Some(value)) => *value,
+        ScalarValue::IntervalYearMonth(Some(months)) => f64::from(*months),
+        ScalarValue::DurationMicrosecond(Some(us)) => *us as f64,
         _ => f64::NAN,
+    }
+}
+
+/// A number as a value of the type of `like`; of an INTERVAL what is less than a unit is cut off.
+fn of_double(number: f64, like: &ScalarValue) -> ScalarValue {
+    match like {
+        ScalarValue::IntervalYearMonth(_) => ScalarValue::IntervalYearMonth(Some(number as i32)),
+        ScalarValue::DurationMicrosecond(_) => {
+            ScalarValue::DurationMicrosecond(Some(number as i64))
+        }
+        _ => ScalarValue::Float64(Some(number)),
     }
 }
 
@@ -284,13 +299,14 @@ fn between(ranks: &[(&ScalarValue, i64)], share: f64) -> ScalarValue {
     let rows = ranks.last().map_or(0, |(_, rows)| *rows);
     let position = (rows - 1) as f64 * share;
     let (below, above) = (position.floor(), position.ceil());
-    let (low, high) =
-        (double(value_at(ranks, below as i64)), double(value_at(ranks, above as i64)));
-    ScalarValue::Float64(Some(if below == above || low == high {
+    let like = value_at(ranks, below as i64);
+    let (low, high) = (double(like), double(value_at(ranks, above as i64)));
+    let between = if below == above || low == high {
         low
     } else {
         (above - position) * low + (position - below) * high
-    }))
+    };
+    of_double(between, like)
 }
 
 fn at(ranks: &[(&ScalarValue, i64)], share: f64) -> ScalarValue {

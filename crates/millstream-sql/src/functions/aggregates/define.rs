@@ -5,7 +5,7 @@ use std::mem::size_of_val;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_empty_array};
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 use super::super::define::known_by_name;
 use super::frames::Frame;
 use super::grouped::OneGroup;
-use crate::types::spark_type;
+use crate::types::{INTERVAL_FIELDS, spark_type};
 
 /// The definition of an aggregate. Rows whose first argument is null do not count, unless that is
 /// a literal or one of several conditions.
@@ -108,6 +108,9 @@ fn of_no_rows(mut groups: Box<dyn GroupsAccumulator>, inputs: &[DataType]) -> Re
     ScalarValue::try_from_array(&groups.evaluate(EmitTo::All)?, 0)
 }
 
+/// The aggregates whose result has the fields of the INTERVALs that they are of.
+const KEEPS_FIELDS: [&str; 4] = ["mode", "mode_descending", "sum", "try_sum"];
+
 struct Defined {
     aggregate: Aggregate,
     signature: Signature,
@@ -135,6 +138,15 @@ impl AggregateUDFImpl for Defined {
 
     fn return_type(&self, args: &[DataType]) -> Result<DataType> {
         (self.aggregate.returns)(args)
+    }
+
+    fn return_field(&self, args: &[FieldRef]) -> Result<FieldRef> {
+        let types: Vec<DataType> = args.iter().map(|arg| arg.data_type().clone()).collect();
+        let field = Field::new(self.name(), self.return_type(&types)?, self.is_nullable());
+        let fields = args.first().and_then(|arg| arg.metadata().get(INTERVAL_FIELDS));
+        let kept = fields.filter(|_| KEEPS_FIELDS.contains(&self.name()));
+        let metadata = kept.map(|fields| (INTERVAL_FIELDS.to_owned(), fields.clone()));
+        Ok(Arc::new(field.with_metadata(metadata.into_iter().collect())))
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
@@ -226,6 +238,15 @@ pub(super) fn number(name: &str, given: &DataType) -> Result<DataType> {
             Ok(DataType::Float64)
         }
         other => refused(name, "a number", other),
+    }
+}
+
+/// The same, of which INTERVALs are as they are; those of days are counted in microseconds.
+pub(super) fn number_or_interval(name: &str, given: &DataType) -> Result<DataType> {
+    match given {
+        DataType::Interval(IntervalUnit::YearMonth) => Ok(given.clone()),
+        DataType::Duration(_) => Ok(DataType::Duration(TimeUnit::Microsecond)),
+        other => number(name, other),
     }
 }
 

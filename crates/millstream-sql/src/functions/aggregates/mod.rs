@@ -15,6 +15,7 @@ mod extremes;
 mod floats;
 mod frames;
 mod grouped;
+mod interval_average;
 mod moments;
 mod moving;
 mod pairs;

@@ -4,15 +4,18 @@ use std::fmt;
 use std::mem::size_of_val;
 
 use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, i256};
+use arrow::datatypes::{
+    DataType, Decimal128Type, DurationMicrosecondType, DurationSecondType, Float64Type, Int64Type,
+    IntervalYearMonthType, TimeUnit, i256,
+};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::Accumulator;
 
 /// The result of a sum of so many values; of no sum where it is beyond 128 bits.
 pub(super) type Finish = Box<dyn Fn(Option<i128>, i64) -> Result<ScalarValue> + Send + Sync>;
 
-/// A sum of whole numbers or decimals in a frame. It is wider than any result, so that only a
-/// frame's own sum can be too large, and not one on the way from frame to frame.
+/// A sum of whole numbers, decimals or INTERVALs in a frame. It is wider than any result, so that
+/// only a frame's own sum can be too large, and not one on the way from frame to frame.
 pub(super) struct MovingSum {
     sum: i256,
     count: i64,
@@ -37,6 +40,18 @@ fn summed(values: &ArrayRef) -> (i256, i64) {
     let sum = match values.data_type() {
         DataType::Int64 => {
             let values = values.as_primitive::<Int64Type>().iter().flatten();
+            i256::from_i128(values.map(i128::from).sum())
+        }
+        DataType::Interval(_) => {
+            let values = values.as_primitive::<IntervalYearMonthType>().iter().flatten();
+            i256::from_i128(values.map(i128::from).sum())
+        }
+        DataType::Duration(TimeUnit::Second) => {
+            let values = values.as_primitive::<DurationSecondType>().iter().flatten();
+            i256::from_i128(values.map(i128::from).sum())
+        }
+        DataType::Duration(_) => {
+            let values = values.as_primitive::<DurationMicrosecondType>().iter().flatten();
             i256::from_i128(values.map(i128::from).sum())
         }
         _ => {

@@ -1,5 +1,6 @@
-//! `sum` and `try_sum`. Whole numbers make a BIGINT, decimals one of ten digits more, anything
-//! else a DOUBLE. What does not fit ends the query, or makes the sum of `try_sum` NULL.
+//! `sum` and `try_sum`. Whole numbers make a BIGINT, decimals one of ten digits more, INTERVALs one
+//! of the same fields, anything else a DOUBLE. What does not fit ends the query, or makes the sum
+//! of `try_sum` NULL.
 
 use std::sync::Arc;
 
@@ -7,9 +8,10 @@ use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, AsArray, BooleanArray, Pr
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
     ArrowNativeType, ArrowPrimitiveType, DECIMAL128_MAX_PRECISION, DataType, Decimal128Type,
-    Int64Type,
+    DurationMicrosecondType, DurationSecondType, Int64Type, IntervalUnit, IntervalYearMonthType,
+    TimeUnit,
 };
-use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
@@ -17,6 +19,7 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use super::define::{Aggregate, Make, counted, refused};
 use super::grouped::{states_of_rows, try_for_each};
 use super::moving::{MovingDoubles, MovingSum};
+use crate::values::calendar::SECOND_US;
 
 pub(super) const AGGREGATES: &[Aggregate] = &[
     Aggregate {
@@ -50,6 +53,7 @@ pub(super) fn summand(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
     let summand = match &given[0] {
         found if found.is_integer() => DataType::Int64,
         DataType::Decimal128(..) => given[0].clone(),
+        found if is_interval(found) => given[0].clone(),
         found if found.is_floating() || found.is_string() || found.is_null() => DataType::Float64,
         other => return refused(name, "a number", other),
     };
@@ -67,6 +71,28 @@ pub(super) fn sum_type(summand: &DataType) -> DataType {
     }
 }
 
+/// What an INTERVAL of days holds in seconds: to Spark these are microseconds.
+const SECONDS_MAX: i64 = i64::MAX / SECOND_US;
+
+/// Whether values of a type are INTERVALs of months, or of days and less.
+pub(super) fn is_interval(of: &DataType) -> bool {
+    let units = [TimeUnit::Second, TimeUnit::Microsecond].map(DataType::Duration);
+    *of == DataType::Interval(IntervalUnit::YearMonth) || units.contains(of)
+}
+
+/// An INTERVAL of the type `of`; NULL where its count does not fit.
+pub(super) fn interval_value(of: &DataType, count: Option<i128>) -> Result<ScalarValue> {
+    let long = count.and_then(|count| i64::try_from(count).ok());
+    Ok(match of {
+        DataType::Interval(_) => {
+            ScalarValue::IntervalYearMonth(long.and_then(|months| i32::try_from(months).ok()))
+        }
+        DataType::Duration(TimeUnit::Second) => ScalarValue::DurationSecond(long),
+        DataType::Duration(TimeUnit::Microsecond) => ScalarValue::DurationMicrosecond(long),
+        other => return internal_err!("{other} is no INTERVAL"),
+    })
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Overflow {
     Fails,
@@ -80,6 +106,16 @@ fn groups(args: &AccumulatorArgs<'_>, overflow: Overflow) -> Result<Box<dyn Grou
         DataType::Decimal128(..) => {
             let bound = greatest(&sum);
             Ok(Box::new(Sums::<Decimal128Type>::new(sum, bound, overflow)))
+        }
+        DataType::Interval(_) => {
+            Ok(Box::new(Sums::<IntervalYearMonthType>::new(sum, None, overflow)))
+        }
+        DataType::Duration(TimeUnit::Second) => {
+            let bound = Some(SECONDS_MAX);
+            Ok(Box::new(Sums::<DurationSecondType>::new(sum, bound, overflow)))
+        }
+        DataType::Duration(_) => {
+            Ok(Box::new(Sums::<DurationMicrosecondType>::new(sum, None, overflow)))
         }
         _ => {
             let args = AccumulatorArgs { is_distinct: false, ..args.clone() };
@@ -95,6 +131,9 @@ fn moving(args: &AccumulatorArgs<'_>, overflow: Overflow) -> Box<dyn Accumulator
     let most = match &sum_type {
         DataType::Int64 => i128::from(i64::MAX),
         DataType::Decimal128(..) => greatest(&sum_type).unwrap_or(i128::MAX),
+        DataType::Interval(_) => i128::from(i32::MAX),
+        DataType::Duration(TimeUnit::Second) => i128::from(SECONDS_MAX),
+        DataType::Duration(_) => i128::from(i64::MAX),
         _ => return Box::new(MovingDoubles::sum()),
     };
     Box::new(MovingSum::new(Box::new(move |sum, count| {
@@ -107,6 +146,7 @@ fn moving(args: &AccumulatorArgs<'_>, overflow: Overflow) -> Box<dyn Accumulator
             DataType::Decimal128(precision, scale) => {
                 Ok(ScalarValue::Decimal128(sum, *precision, *scale))
             }
+            of if is_interval(of) => interval_value(of, sum),
             _ => Ok(ScalarValue::Int64(sum.and_then(|sum| i64::try_from(sum).ok()))),
         }
     })))
