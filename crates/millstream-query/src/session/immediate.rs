@@ -10,6 +10,7 @@ use millstream_sql::query::variables::declare::Immediate;
 use millstream_sql::query::variables::known::Variable;
 use millstream_sql::query::variables::markers::{Filled, Given, fill};
 use millstream_sql::syntax::lexer::Lexed;
+use millstream_sql::syntax::limits;
 use millstream_sql::types::field_type;
 
 use super::variables::{moved, span_of, wrong};
@@ -48,6 +49,8 @@ impl QuerySession {
             let name = name.as_ref().map(|name| name.text.clone());
             given.push(Given { name, field: value.field, value: value.value });
         }
+        let checked = limits::check_length(words);
+        checked.map_err(|found| moved(QueryError::Sql(found.into()), span))?;
         let lexed =
             Lexed::new(words).map_err(|found| moved(QueryError::Sql(found.into()), span))?;
         let filled = fill(&lexed, &given);
@@ -66,6 +69,10 @@ impl QuerySession {
     ) -> Result<Option<PlannedQuery>, QueryError> {
         let inner = Statements::parse(&format!("{declared}{}", filled.text))?;
         inner.check_writes_nothing()?;
+        if !inner.declarations().trim().is_empty() {
+            let message = "EXECUTE IMMEDIATE declares no tables";
+            return Err(wrong(span, message, "write CREATE TABLE by itself"));
+        }
         let [step] = inner.steps.as_slice() else {
             let message = "EXECUTE IMMEDIATE runs one statement";
             return Err(wrong(span, message, "write one query, or one SET VAR"));

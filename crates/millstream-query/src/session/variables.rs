@@ -15,7 +15,7 @@ use millstream_sql::diagnostic::{Diagnostic, Span};
 use millstream_sql::nearest::suggest;
 use millstream_sql::query::prepare::check_default;
 use millstream_sql::query::variables::declare::{Given, Statement};
-use millstream_sql::query::variables::known::Variable;
+use millstream_sql::query::variables::known::{BYTES_MAX, Variable};
 use millstream_sql::syntax::cursor::Name;
 use millstream_sql::types::{field_type, spark_type};
 
@@ -168,6 +168,10 @@ pub(super) async fn only_row(
         let columns = batch.columns().iter().zip(schema.fields());
         let typed = columns.map(|(column, field)| {
             let value = ScalarValue::try_from_array(column, 0).map_err(from_datafusion)?;
+            if value.size() > BYTES_MAX {
+                let message = format!("this value has more than {BYTES_MAX} bytes");
+                return Err(wrong(span, message, "write it to a table, and read that"));
+            }
             let field = field.as_ref().clone().with_data_type(column.data_type().clone());
             Ok::<_, QueryError>(Typed { field: Arc::new(field), value })
         });

@@ -109,8 +109,8 @@ impl IntoQueryError for Diagnostic {
     }
 }
 
-/// What one query can read: the catalog's tables, the views and functions of its text, the session's
-/// variables, and what it names by a path or a version itself, which is forgotten with the query.
+/// What one query can read: the catalog's tables, the views and functions of its text, variables of
+/// the session, and what it names by a path or a version itself, which is forgotten with the query.
 pub struct Names<'a> {
     catalog: &'a Catalog,
     /// By name, the tokens of each view's query.

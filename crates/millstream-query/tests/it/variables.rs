@@ -116,6 +116,7 @@ async fn a_variable_has_the_value_that_it_was_set_to() {
 async fn a_name_is_a_column_before_it_is_a_variable() {
     check_all(&[
         ("DECLARE a = 1; SELECT a, session.a AS b FROM VALUES (2) AS t(a)", &["a,b", "2,1"]),
+        ("DECLARE id = 9; SELECT id FROM range(2, 3)", &["id", "2"]),
         ("DECLARE a = 1; SELECT System.SESSION.A", &["A", "1"]),
         (
             "DECLARE a = 1; SELECT c FROM VALUES (2) AS t(a), LATERAL (SELECT a) AS u(c)",
@@ -196,7 +197,6 @@ async fn what_is_wrong_is_refused() {
         ("DECLARE a = 1; SET a = 2", "SET_VARIABLE_IN_SET"),
         ("DECLARE a = NULL; SET VAR a = 1", "VOID"),
         ("DECLARE a = 1; SELECT struct(a)", "without a name"),
-        ("DECLARE id = 1; SELECT id FROM range(3)", "may be a variable or a column"),
         ("DECLARE extend = 4; SELECT 1 | extend AS x", "begins a step"),
         ("DECLARE a = named_struct('b', 1); SELECT a.c", "no one field"),
     ])
@@ -210,16 +210,18 @@ async fn texts_run_as_statements() {
         ("EXECUTE IMMEDIATE 'SELECT ? + ? AS sum' USING 1, 2", &["sum", "3"]),
         ("EXECUTE IMMEDIATE 'SELECT :b - :a AS d' USING 1 AS a, 5 AS b", &["d", "4"]),
         ("DECLARE a INT; EXECUTE IMMEDIATE 'SELECT \\'42\\'' INTO a; SELECT a", &["a", "42"]),
-        ("DECLARE a = 1; EXECUTE IMMEDIATE 'SELECT 2 WHERE 1 = 0' INTO a; SELECT a IS NULL AS n", &[
-            "n", "true",
-        ]),
-        ("DECLARE a = 'SELECT ? AS x'; EXECUTE IMMEDIATE a USING DATE '2026-01-31'", &[
-            "x",
-            "2026-01-31",
-        ]),
-        ("DECLARE a = ''; EXECUTE IMMEDIATE 'SET VAR a = ?' USING 'it''s'; SELECT a", &[
-            "a", "it's",
-        ]),
+        (
+            "DECLARE a = 1; EXECUTE IMMEDIATE 'SELECT 2 WHERE 1 = 0' INTO a; SELECT a IS NULL AS n",
+            &["n", "true"],
+        ),
+        (
+            "DECLARE a = 'SELECT ? AS x'; EXECUTE IMMEDIATE a USING DATE '2026-01-31'",
+            &["x", "2026-01-31"],
+        ),
+        (
+            "DECLARE a = ''; EXECUTE IMMEDIATE 'SET VAR a = ?' USING 'it''s'; SELECT a",
+            &["a", "it's"],
+        ),
         (
             "CREATE TEMPORARY VIEW v AS SELECT * FROM VALUES (1), (2) AS t(x); \
              CREATE FUNCTION next(x INT) RETURNS INT RETURN x + 1; \
@@ -227,7 +229,8 @@ async fn texts_run_as_statements() {
             &["m", "3"],
         ),
         (
-            "EXECUTE IMMEDIATE 'SELECT IDENTIFIER(:c ''1'') FROM VALUES (7) AS t(c1)' USING 'c' AS c",
+            "EXECUTE IMMEDIATE 'SELECT IDENTIFIER(:c ''1'') FROM VALUES (7) AS t(c1)' \
+             USING 'c' AS c",
             &["c1", "7"],
         ),
     ])

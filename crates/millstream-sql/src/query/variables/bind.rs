@@ -26,7 +26,7 @@ use super::super::naming::expr_name;
 use super::super::prepared::{ReadMode, TableRead};
 use super::super::scope::Scopes;
 use super::super::units;
-use super::known::{FUNCTION_PREFIX, Variable, function_of};
+use super::known::{BYTES_MAX, FUNCTION_PREFIX, Variable, function_of};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
 use crate::recursion::levels;
@@ -58,6 +58,7 @@ pub(crate) fn put_in(
         visited: Vec::new(),
         lambdas: Vec::new(),
         words: HashSet::new(),
+        bytes: 0,
         found: Diagnostics::default(),
     };
     let _: ControlFlow<()> = VisitMut::visit(query, &mut binder);
@@ -94,6 +95,8 @@ struct Binder<'a> {
     lambdas: Vec<Vec<String>>,
     /// Where words stand that look like names and are none: fields, units of time.
     words: HashSet<Location>,
+    /// How many bytes the values have that were put in.
+    bytes: usize,
     found: Diagnostics,
 }
 
@@ -360,7 +363,7 @@ impl Binder<'_> {
             }
             if level.frame.relations.iter().any(|relation| relation.columns.is_none()) {
                 let message = format!("`{}` may be a variable or a column", first.value);
-                let help = "name the columns of what is in FROM, as in range(10) AS t(id)";
+                let help = "name the columns of what is in FROM: (...) AS t(id)";
                 return Err(self.refused(first.span, message, help));
             }
         }
@@ -380,9 +383,10 @@ impl Binder<'_> {
     }
 
     /// The value of the variable that a name is.
-    fn value(&self, parts: &[Ident]) -> Result<Option<Expr>, Diagnostic> {
+    fn value(&mut self, parts: &[Ident]) -> Result<Option<Expr>, Diagnostic> {
         let Some((at, said)) = self.meant(parts)? else { return Ok(None) };
-        let variable = &self.variables[at];
+        let variables = self.variables;
+        let variable = &variables[at];
         let span = parts[0].span;
         if self.begins_step(&parts[0]) {
             let message = format!("`| {}` begins a step of the query", parts[0].value);
@@ -391,6 +395,11 @@ impl Binder<'_> {
         if self.is_stream {
             let message = format!("the variable `{}` in a query over a stream", variable.name);
             return Err(self.refused(span, message, "write its value into the query"));
+        }
+        self.bytes = self.bytes.saturating_add(variable.value.size());
+        if self.bytes > BYTES_MAX {
+            let message = format!("the values of variables here have more than {BYTES_MAX} bytes");
+            return Err(self.refused(span, message, "write them to a table, and read that"));
         }
         let mut value = call(&function_of(at), vec![text(variable.shown(), span)], span);
         let mut data_type = variable.field.data_type();

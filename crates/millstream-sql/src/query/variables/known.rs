@@ -3,11 +3,17 @@
 use arrow::datatypes::FieldRef;
 use datafusion::common::ScalarValue;
 
+use crate::syntax::limits::RESERVED;
 use crate::types::field_type;
 use crate::values::java_text::{write_big_decimal, write_double};
 
 /// Begins the names of the functions that give values of variables.
 pub(crate) const FUNCTION_PREFIX: &str = "__variable_";
+
+/// Characters of a value in the name of a column.
+const SHOWN_MAX: usize = 1_000;
+/// Bytes of one value, and of all values in a query: each use of a variable is a copy.
+pub const BYTES_MAX: usize = 64 << 20;
 
 /// A variable.
 #[derive(Clone, Debug)]
@@ -42,9 +48,11 @@ impl Variable {
         }
     }
 
-    /// What Spark writes of it in the name of a column.
+    /// What Spark writes of it in the name of a column, where that is not very long.
     pub(crate) fn shown(&self) -> String {
-        format!("system.session.{}={}", self.name.to_lowercase(), self.literal())
+        let literal = self.literal();
+        let literal = literal.chars().filter(|ch| *ch != RESERVED).take(SHOWN_MAX);
+        format!("system.session.{}={}", self.name.to_lowercase(), literal.collect::<String>())
     }
 
     fn literal(&self) -> String {

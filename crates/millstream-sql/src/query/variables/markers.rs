@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::known::{Variable, quoted_text};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::lexer::{Lexed, Lexeme};
+use crate::syntax::limits;
 
 /// A value that USING gives.
 pub struct Given {
@@ -67,6 +68,7 @@ pub fn fill(lexed: &Lexed, given: &[Given]) -> Result<Filled, Diagnostic> {
         // Spaces keep it apart from what it would otherwise be one token with.
         text.push_str(&format!(" {} ", literal(&given[found].value, found)));
         end = span.end;
+        limits::check_length(&text).map_err(|found| Diagnostic { span: None, ..found })?;
     }
     text.push_str(&lexed.text[end..]);
     if places > 0 && names > 0 {
