@@ -9,7 +9,7 @@
 //! what Spark shows of it in the names of columns. Once columns have their names, a text becomes a
 //! literal: there are functions that have to know a text before the query runs.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use super::super::naming::expr_name;
 use super::super::prepared::{ReadMode, TableRead};
 use super::super::scope::Scopes;
 use super::super::units;
-use super::known::{BYTES_MAX, FUNCTION_PREFIX, Variable, function_of};
+use super::known::{BYTES_MAX, FUNCTION_PREFIX, Variable, function_of, places};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
 use crate::recursion::levels;
@@ -50,6 +50,7 @@ pub(crate) fn put_in(
     let mut binder = Binder {
         lexed,
         variables,
+        places: places(variables),
         is_stream: reads.iter().any(|read| read.mode == ReadMode::Stream),
         scopes: Scopes::new(tables.collect()),
         taken: Vec::new(),
@@ -79,6 +80,8 @@ struct Level {
 struct Binder<'a> {
     lexed: &'a Lexed,
     variables: &'a [Arc<Variable>],
+    /// Where each is among them, by its name in lower case.
+    places: HashMap<String, usize>,
     /// A table is read as a stream.
     is_stream: bool,
     scopes: Scopes,
@@ -317,10 +320,7 @@ impl Binder<'_> {
     /// The variable that a name would be, and how many of its parts say so.
     fn variable(&self, parts: &[Ident]) -> Option<(usize, usize)> {
         let is = |at: usize, word: &str| parts[at].value.eq_ignore_ascii_case(word);
-        let known = |at: usize| {
-            let name = parts.get(at)?;
-            self.variables.iter().rposition(|one| one.is_called(&name.value))
-        };
+        let known = |at: usize| self.places.get(&parts.get(at)?.value.to_lowercase()).copied();
         if parts.len() > 2 && is(0, "system") && is(1, "session") {
             return known(2).map(|found| (found, 3));
         }

@@ -1,5 +1,8 @@
 //! A variable of a session as a query sees it: a name and a value.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use arrow::datatypes::FieldRef;
 use datafusion::common::ScalarValue;
 
@@ -30,6 +33,12 @@ pub struct Variable {
 /// known.
 pub fn function_of(at: usize) -> String {
     format!("{FUNCTION_PREFIX}{at}")
+}
+
+/// Where each variable is, by its name in lower case; of two of one name the last one is meant.
+pub(crate) fn places(variables: &[Arc<Variable>]) -> HashMap<String, usize> {
+    let names = variables.iter().enumerate();
+    names.map(|(at, variable)| (variable.name.to_lowercase(), at)).collect()
 }
 
 impl Variable {
