@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use millstream_sql::diagnostic::Span;
+use millstream_sql::query::prepare::is_plain;
 use millstream_sql::query::variables::declare::Immediate;
 use millstream_sql::query::variables::known::Variable;
 use millstream_sql::query::variables::markers::{Filled, Given, fill};
@@ -29,6 +30,14 @@ impl QuerySession {
         statement: &Immediate,
     ) -> Result<Option<PlannedQuery>, QueryError> {
         let span = span_of(text, &statement.text);
+        for tokens in statement.using.iter().map(|(tokens, _)| tokens).chain([&statement.text]) {
+            if !is_plain(&text.lexed, tokens)? {
+                let message = "UNSUPPORTED_EXPR_FOR_PARAMETER: there is a query or an aggregate in \
+                               this value";
+                let help = "put it into a variable: SET VAR name = (SELECT ...)";
+                return Err(wrong(span_of(text, tokens), message, help));
+            }
+        }
         let written = self.value(text, &statement.text).await?;
         let words = Variable {
             name: String::new(),

@@ -13,7 +13,7 @@ use futures::StreamExt as _;
 use millstream_engine::failures::from_datafusion;
 use millstream_sql::diagnostic::{Diagnostic, Span};
 use millstream_sql::nearest::suggest;
-use millstream_sql::query::prepare::check_default;
+use millstream_sql::query::prepare::is_plain;
 use millstream_sql::query::variables::declare::{Given, Statement};
 use millstream_sql::query::variables::known::{BYTES_MAX, Variable};
 use millstream_sql::syntax::cursor::Name;
@@ -207,7 +207,13 @@ impl QuerySession {
                 };
                 let default = match default {
                     Some(tokens) => {
-                        check_default(&text.lexed, tokens)?;
+                        if !is_plain(&text.lexed, tokens)? {
+                            let message = "INVALID_DEFAULT_VALUE: a DEFAULT has no query and no \
+                                           aggregate in it";
+                            let help = "declare the variable without it, and write SET VAR name = \
+                                        (SELECT ...)";
+                            return Err(wrong(span_of(text, tokens), message, help));
+                        }
                         Some((self.value(text, tokens).await?, words(tokens)))
                     }
                     None => None,

@@ -237,6 +237,7 @@ async fn texts_run_as_statements() {
     .await;
     check_refused(&[
         ("DECLARE a = 1; EXECUTE IMMEDIATE a", "INVALID_EXPR_TYPE"),
+        ("EXECUTE IMMEDIATE 'SELECT ?' USING (SELECT 1)", "UNSUPPORTED_EXPR_FOR_PARAMETER"),
         ("EXECUTE IMMEDIATE 'SELECT ?'", "UNBOUND_SQL_PARAMETER"),
         ("EXECUTE IMMEDIATE 'SELECT ?, :a' USING 1 AS a, 2 AS b", "MIXED"),
         ("DECLARE a INT; EXECUTE IMMEDIATE 'SELECT 1, 2' INTO a", "ASSIGNMENT_ARITY_MISMATCH"),

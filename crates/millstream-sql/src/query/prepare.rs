@@ -78,19 +78,14 @@ pub fn prepare_value(
     Ok(PreparedQuery { statement, reads, subquery_watermarks, span, pieces, text })
 }
 
-/// Refuses an expression that has a query or an aggregate in it, and is no DEFAULT.
+/// Whether an expression has neither a query nor an aggregate in it.
 ///
 /// # Errors
-/// It has one, or is no expression.
-pub fn check_default(lexed: &Lexed, tokens: &Range<usize>) -> Result<(), Diagnostics> {
+/// It is no expression.
+pub fn is_plain(lexed: &Lexed, tokens: &Range<usize>) -> Result<bool, Diagnostics> {
     let (query, ..) = value(lexed, tokens)?;
     let contents = template::lone(&query).map(Contents::of).unwrap_or_default();
-    if contents.queries == 0 && !contents.aggregates {
-        return Ok(());
-    }
-    let message = "INVALID_DEFAULT_VALUE: a DEFAULT has no query and no aggregate in it";
-    let help = "declare the variable without it, and write SET VAR name = (SELECT ...)";
-    Err(Diagnostic::at(template::span_of(lexed, tokens), message).help(help).into())
+    Ok(contents.queries == 0 && !contents.aggregates)
 }
 
 /// Reads one expression without a name.

@@ -6,6 +6,7 @@ use std::ops::Range;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::super::forms::literals;
+use super::super::routines::declare::is_query;
 use crate::diagnostic::Diagnostic;
 use crate::syntax::cursor::{Cursor, Name};
 use crate::syntax::lexer::Lexeme;
@@ -268,8 +269,9 @@ pub fn immediate(cursor: &mut Cursor<'_>) -> Result<Immediate, Diagnostic> {
 /// Takes the parenthesis that all values stand in, where they do.
 fn list_in_parentheses(cursor: &mut Cursor<'_>) -> bool {
     let mut ahead = cursor.clone();
+    let is_query = cursor.nth(1).is_some_and(is_query);
     let is_all = ahead.is_token(&Token::LParen) && ahead.skip_parentheses() && ahead.at_end();
-    is_all && cursor.eat(&Token::LParen)
+    is_all && !is_query && cursor.eat(&Token::LParen)
 }
 
 fn value_with_name(cursor: &mut Cursor<'_>) -> Result<(Range<usize>, Option<Name>), Diagnostic> {
