@@ -1,5 +1,12 @@
 //! A session: settings, tables, and the way from a statement to rows.
+//!
+//! [`variables`] are what a session knows by DECLARE, and [`immediate`] runs statements that are
+//! texts.
 
+mod immediate;
+mod variables;
+
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -7,17 +14,18 @@ use datafusion::catalog::{
     CatalogProvider as _, CatalogProviderList as _, MemoryCatalogProvider,
     MemoryCatalogProviderList, MemorySchemaProvider, SchemaProvider as _,
 };
-use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
+use datafusion::execution::{FunctionRegistry as _, SendableRecordBatchStream};
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use millstream_engine::failures::from_datafusion;
 use millstream_engine::plan::scanned_table::scans_in;
-use millstream_sql::functions::{BatchClock, frozen};
+use millstream_sql::functions::{BatchClock, frozen, held};
 use millstream_sql::plan::logical::{blamed, to_logical};
 use millstream_sql::plan::optimize::optimize;
-use millstream_sql::query::prepare::prepare;
+use millstream_sql::query::prepare::{prepare, prepare_value};
 use millstream_sql::query::prepared::PreparedQuery;
+use millstream_sql::query::variables::known::{Variable, function_of};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 use url::Url;
@@ -39,6 +47,7 @@ use crate::statements::Statements;
 use crate::tables::buckets::may_be_told;
 use crate::tables::lake_table::LakeTable;
 use crate::tables::{Catalog, Names};
+use variables::Variables;
 
 /// The settings that there are.
 const SETTINGS: &str = "the settings are millstream.remote.stages, millstream.remote.spill, and \
@@ -46,7 +55,7 @@ const SETTINGS: &str = "the settings are millstream.remote.stages, millstream.re
                         group_by_bytes, which are whole \
                         numbers";
 
-/// Queries, one after the other, over one catalog. A clone has settings of its own.
+/// Queries, one after the other, over one catalog. A clone has settings and variables of its own.
 #[derive(Clone)]
 pub struct QuerySession {
     env: Env,
@@ -54,6 +63,15 @@ pub struct QuerySession {
     state: SessionState,
     /// `HOST:PORT` of the coordinator that runs them, if they do not run here.
     coordinator: Option<String>,
+    variables: Variables,
+}
+
+/// Tokens that rows are computed of.
+enum Source<'a> {
+    /// Those of a query.
+    Query(&'a Range<usize>),
+    /// Those of an expression, which is one row of one column.
+    Value(&'a Range<usize>),
 }
 
 /// A query that can run.
@@ -144,7 +162,7 @@ impl QuerySession {
     /// As [`session_state`].
     pub fn new(catalog: Arc<Catalog>, limits: &Limits, env: Env) -> Result<Self, QueryError> {
         let state = session_state(limits, &BatchClock::default())?;
-        Ok(Self { env, catalog, state, coordinator: None })
+        Ok(Self { env, catalog, state, coordinator: None, variables: Variables::default() })
     }
 
     /// Has queries run on a cluster from now on, that of the coordinator at `address`.
@@ -166,6 +184,7 @@ impl QuerySession {
     /// # Errors
     /// [`ClusterError::Setting`]: there is none of this name, or it cannot have this value.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), QueryError> {
+        self.variables.check_setting(key)?;
         let refused =
             |help| ClusterError::Setting { key: key.to_owned(), value: value.to_owned(), help };
         match spark_settings::known(key, value) {
@@ -197,6 +216,11 @@ impl QuerySession {
         options.set(&option_key(name), value).map_err(|_| refused(help).into())
     }
 
+    /// Takes over the variables of another session.
+    pub fn take_variables(&mut self, other: &Self) {
+        self.variables = other.variables.clone();
+    }
+
     /// The tables.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
@@ -222,14 +246,31 @@ impl QuerySession {
     pub async fn plan(
         &self,
         text: &Statements,
-        query: &std::ops::Range<usize>,
+        query: &Range<usize>,
     ) -> Result<PlannedQuery, QueryError> {
-        let functions = text.functions_at(query.start);
-        let names = Names::new(&self.catalog, &text.views, functions);
-        let ranges = std::slice::from_ref(query);
-        let prepared = prepare(&text.lexed, ranges, &names)?;
+        self.plan_with(text, Source::Query(query), &self.variables.all()).await
+    }
+
+    /// Plans what sees these variables.
+    async fn plan_with(
+        &self,
+        text: &Statements,
+        source: Source<'_>,
+        variables: &[Arc<Variable>],
+    ) -> Result<PlannedQuery, QueryError> {
+        let (Source::Query(tokens) | Source::Value(tokens)) = source;
+        let functions = text.functions_at(tokens.start);
+        let names = Names::new(&self.catalog, &text.views, functions, variables);
+        let prepared = match source {
+            Source::Query(query) => prepare(&text.lexed, std::slice::from_ref(query), &names)?,
+            Source::Value(value) => prepare_value(&text.lexed, value, &names)?,
+        };
         let tables = tables(&names, &prepared).await?;
-        let state = self.state_with(&tables)?;
+        let mut state = self.state_with(&tables)?;
+        for (at, variable) in variables.iter().enumerate() {
+            let value = held(function_of(at), &variable.field, variable.value.clone());
+            state.register_udf(value).map_err(from_datafusion)?;
+        }
         let planned = |error: &_| QueryError::Sql(blamed(&state, &prepared, error));
         let logical = to_logical(&state, &prepared)?;
         let logical = frozen(logical, self.env.now_us()).map_err(|error| planned(&error))?;

@@ -1,6 +1,7 @@
 //! A text of statements, cut at its semicolons.
 //!
-//! Declarations of tables, views and functions, and queries, may stand in one file. The flows of a
+//! Declarations of tables, views, functions and variables, and queries, may stand in one file. The
+//! flows of a
 //! pipeline file are kept apart: its tables can be queried, and what its flows write is not written
 //! again.
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use millstream_sql::diagnostic::{Diagnostic, Diagnostics, Span};
 use millstream_sql::query::routines::declare::{self, Declaration, Routine};
+use millstream_sql::query::variables::declare as variables;
 use millstream_sql::syntax::cursor::{Cursor, Name};
 use millstream_sql::syntax::lexer::{Lexed, Lexeme};
 use millstream_sql::syntax::limits;
@@ -48,6 +50,10 @@ pub enum Step {
         /// The value as written, without quotes.
         value: String,
     },
+    /// `DECLARE`, `SET VAR` or `DROP TEMPORARY VARIABLE`.
+    Variable(variables::Statement),
+    /// `EXECUTE IMMEDIATE`.
+    Immediate(variables::Immediate),
     /// `SHOW TABLES`.
     ShowTables,
     /// `DESCRIBE table`.
@@ -103,6 +109,22 @@ impl Statements {
             Some((_, functions)) => functions,
             None => &[],
         }
+    }
+
+    /// The statements that declare what a query sees which begins with the token `at`: all views,
+    /// and the functions before it.
+    pub fn declared_before(&self, at: usize) -> String {
+        let declares = |range: &Range<usize>| match statement(&self.lexed, range.clone()) {
+            Ok(Statement::View(..)) => true,
+            Ok(Statement::Function(_)) => range.start < at,
+            _ => false,
+        };
+        let ranges = ranges(&self.lexed).into_iter().filter(declares);
+        let texts = ranges.map(|range| {
+            let text = &self.lexed.text[span_of(&self.lexed, &range).range()];
+            format!("{text};\n")
+        });
+        texts.collect()
     }
 
     /// Refuses flows, where they would be taken for something that is done.
@@ -199,6 +221,14 @@ fn statement(lexed: &Lexed, range: Range<usize>) -> Result<Statement, Diagnostic
     }
     if declare::begins(&cursor) {
         return declare::declaration(&mut cursor).map(Statement::Function);
+    }
+    if variables::begins(&cursor) {
+        let read = variables::statement(&mut cursor);
+        return read.map(|read| Statement::Step(Step::Variable(read)));
+    }
+    if variables::begins_immediate(&cursor) {
+        let read = variables::immediate(&mut cursor);
+        return read.map(|read| Statement::Step(Step::Immediate(read)));
     }
     if cursor.eat_words(&["EXPLAIN"]).is_some() {
         let analyze = cursor.eat_words(&["ANALYZE"]).is_some();
@@ -316,6 +346,8 @@ mod tests {
                 format!("{analyze}: {}", &lexed.text[span_of(lexed, query).range()])
             }
             Step::Set { key, value } => format!("{key} -> {value}"),
+            Step::Variable(_) => "variable".to_owned(),
+            Step::Immediate(_) => "immediate".to_owned(),
             Step::ShowTables => "tables".to_owned(),
             Step::Describe { query, .. } => format!("columns of {query}"),
         });
@@ -344,6 +376,14 @@ mod tests {
         let refused = statements.check_writes_nothing().expect_err("flows are refused in queries");
         assert_eq!(refused.0.len(), 3);
         assert_eq!(steps("FROM t SELECT x AS insert"), ["FROM t SELECT x AS insert"]);
+    }
+
+    #[test]
+    fn statements_about_variables_are_no_settings() {
+        let text = "DECLARE a = ';'; SET VAR a = 'b'; SET var.key = 1; DROP TEMPORARY VARIABLE a;\n\
+                    EXECUTE IMMEDIATE 'SELECT 1'";
+        let expected = ["variable", "variable", "var.key -> 1", "variable", "immediate"];
+        assert_eq!(steps(text), expected);
     }
 
     #[test]

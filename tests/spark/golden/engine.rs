@@ -18,6 +18,7 @@ use millstream_query::state::Limits;
 use millstream_query::statements::{Statements, Step};
 use millstream_query::tables::Catalog;
 use millstream_sql::diagnostic::Diagnostic;
+use millstream_sql::query::variables::declare as variables;
 use millstream_sql::types::{field_type, quoted};
 use millstream_store::env::{Env, STACK_BYTES};
 use tokio::runtime::Runtime;
@@ -118,7 +119,9 @@ impl Engine {
 
     /// A session with what is there now, and nothing that was there before.
     fn begin_again(&mut self) {
+        let variables = self.session.clone();
         (self.session, self.catalog) = session(&self.runtime, &self.directory);
+        self.session.take_variables(&variables);
         self.declare_all();
     }
 
@@ -148,9 +151,38 @@ impl Engine {
         self.session.clone().set(key, value).err().map(|error| text_of(&error))
     }
 
+    /// Does what a statement about variables says. Spark may refuse it as well: what ours refuses
+    /// shows in the queries behind it. A variable whose declaration is refused is there no more, so
+    /// that they are not answered with what it was before.
+    pub fn change(&mut self, statement: String) {
+        let mut session = self.session.clone();
+        let text = self.with_views(&statement);
+        let changing = self.runtime.spawn(async move {
+            if change(&mut session, &text).await.is_err() {
+                let forgotten = forget(&mut session, &text).await;
+                assert!(forgotten.is_ok(), "{text}: a variable cannot be dropped");
+            }
+            session
+        });
+        let ended = {
+            let _entered = self.runtime.enter();
+            self.runtime.block_on(tokio::time::timeout(QUERY_LIMIT, changing))
+        };
+        match ended {
+            Ok(Ok(session)) => self.session = session,
+            Ok(Err(ended)) => panic!("{statement}: {}", message(&*ended.into_panic())),
+            Err(_) => panic!("{statement} does not end"),
+        }
+    }
+
+    /// A statement behind the views that it reads.
+    fn with_views(&self, statement: &str) -> String {
+        format!("{}{statement}", self.views.before(statement))
+    }
+
     /// Runs a query after the views that it reads.
     pub fn run(&mut self, query: &str) -> Ran {
-        let text = format!("{}{query}", self.views.before(query));
+        let text = self.with_views(query);
         let session = self.session.clone();
         let running = self.runtime.spawn(answer(session, text));
         let ended = {
@@ -199,6 +231,34 @@ fn session(runtime: &Runtime, directory: &Path) -> (QuerySession, Arc<Catalog>) 
 async fn answer(session: QuerySession, text: String) -> Result<Answer, String> {
     let rows = rows(&session, &text).await;
     rows.map_err(|error| text_of(&error))
+}
+
+/// Does what the only statement in a text, which is about variables, says.
+async fn change(session: &mut QuerySession, text: &str) -> Result<(), QueryError> {
+    let statements = Statements::parse(text)?;
+    for step in &statements.steps {
+        match step {
+            Step::Variable(statement) => session.change(&statements, statement).await?,
+            Step::Immediate(statement) => {
+                session.execute(&statements, statement).await?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Drops the variables that a text declares.
+async fn forget(session: &mut QuerySession, text: &str) -> Result<(), QueryError> {
+    let Ok(statements) = Statements::parse(text) else { return Ok(()) };
+    for step in &statements.steps {
+        let Step::Variable(variables::Statement::Declare { names, .. }) = step else { continue };
+        for name in names {
+            let drop = variables::Statement::Drop { name: name.clone(), if_there: true };
+            session.change(&statements, &drop).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn rows(session: &QuerySession, text: &str) -> Result<Answer, QueryError> {

@@ -107,7 +107,9 @@ impl File {
         if query.file.is_none() && query.at[0] > self.functions.read {
             let between = self.texts.get(source, [self.functions.read, query.at[0]]);
             self.engine.note(between);
-            self.functions.go_on(between, query.at[0]);
+            for statement in self.functions.go_on(between, query.at[0]) {
+                self.engine.change(statement);
+            }
         }
         let sum = format!("{:08x}", crc32fast::hash(text.as_bytes()));
         assert_eq!(sum, query.sum, "{file}:{}: the answers are of another text", query.n);

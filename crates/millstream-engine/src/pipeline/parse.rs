@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use millstream_sql::diagnostic::{Diagnostic, Diagnostics, Span};
 use millstream_sql::nearest::nearest;
 use millstream_sql::query::routines::declare::{self, Declaration};
+use millstream_sql::query::variables::declare as variables;
 use millstream_sql::syntax::cursor::{Cursor, Name};
 use millstream_sql::syntax::lexer::{Lexed, Lexeme};
 
@@ -67,6 +68,12 @@ fn statement(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
 fn unknown_start(cursor: &Cursor<'_>) -> Diagnostic {
     let word = cursor.peek().and_then(Lexeme::word).unwrap_or("").to_uppercase();
     let refused = |message: &str, help: &str| Diagnostic::at(cursor.here(), message).help(help);
+    if variables::begins(cursor) || variables::begins_immediate(cursor) {
+        return refused(
+            "a pipeline file has no variables",
+            "write the value into the query; variables are there in millstream query",
+        );
+    }
     match word.as_str() {
         "SET" => refused(
             "SET has no effect on a pipeline",

@@ -1,4 +1,4 @@
-//! The text of one request: settings, and at its end a statement that gives rows.
+//! The text of one request: settings and variables, and at its end a statement that gives rows.
 
 use std::sync::Arc;
 
@@ -53,7 +53,8 @@ impl Planned {
     }
 }
 
-/// Plans what `text` says, with `session`'s settings and those in front of the statement.
+/// Plans what `text` says, with `session`'s settings and variables and those in front of the
+/// statement.
 ///
 /// # Errors
 /// What is wrong with the text, or with a table that it reads.
@@ -66,13 +67,16 @@ pub(super) async fn plan(session: &QuerySession, text: &str) -> Result<Planned, 
     };
     let mut session = session.clone();
     for step in before {
-        let Step::Set { key, value } = step else {
-            return Err(refused(
-                "there are several statements",
-                "send one at a time; SET ... may stand in front of it",
-            ));
-        };
-        session.set(key, value)?;
+        match step {
+            Step::Set { key, value } => session.set(key, value)?,
+            Step::Variable(statement) => session.change(&statements, statement).await?,
+            _ => {
+                return Err(refused(
+                    "there are several statements",
+                    "send one at a time; SET ... and DECLARE ... may stand in front of it",
+                ));
+            }
+        }
     }
     match last {
         Step::Query(query) => Ok(Planned::Query(Box::new(session.plan(&statements, query).await?))),
@@ -99,9 +103,13 @@ pub(super) async fn plan(session: &QuerySession, text: &str) -> Result<Planned, 
                 ("data_type", fields().map(|field| spark_type(field.data_type())).collect()),
             ])?))
         }
-        Step::Set { .. } => Err(refused(
-            "a setting lasts for one request",
-            "write it in front of the query, separated by a semicolon",
+        Step::Immediate(statement) => match session.execute(&statements, statement).await? {
+            Some(query) => Ok(Planned::Query(Box::new(query))),
+            None => Err(refused("the statement has no rows", "write SELECT ... behind it")),
+        },
+        Step::Set { .. } | Step::Variable(_) => Err(refused(
+            "a setting and a variable last for one request",
+            "write them in front of the query, separated by a semicolon",
         )),
     }
 }

@@ -18,6 +18,7 @@ use millstream_sql::nearest::suggest;
 use millstream_sql::query::prepared::{NotThere, ReadMode, TableCatalog};
 use millstream_sql::query::routines::declare::Routine;
 use millstream_sql::query::streams::AsOf;
+use millstream_sql::query::variables::known::Variable;
 use millstream_sql::syntax::cursor::Name;
 use millstream_store::env::Env;
 use parking_lot::Mutex;
@@ -108,25 +109,27 @@ impl IntoQueryError for Diagnostic {
     }
 }
 
-/// What one query can read: the catalog's tables, the views and functions of its text, and what it
-/// names by a path or a version itself, which is forgotten with the query.
+/// What one query can read: the catalog's tables, the views and functions of its text, variables of
+/// the session, and what it names by a path or a version itself, which is forgotten with the query.
 pub struct Names<'a> {
     catalog: &'a Catalog,
     /// By name, the tokens of each view's query.
     views: &'a [(Name, Range<usize>)],
     functions: &'a [Arc<Routine>],
+    variables: &'a [Arc<Variable>],
     /// By just that name: paths differ in case.
     found: Mutex<BTreeMap<String, Known>>,
 }
 
 impl<'a> Names<'a> {
-    /// Of a query in a text with these views and functions.
+    /// Of a query in a text with these views and functions, in a session with these variables.
     pub fn new(
         catalog: &'a Catalog,
         views: &'a [(Name, Range<usize>)],
         functions: &'a [Arc<Routine>],
+        variables: &'a [Arc<Variable>],
     ) -> Self {
-        Self { catalog, views, functions, found: Mutex::default() }
+        Self { catalog, views, functions, variables, found: Mutex::default() }
     }
 
     fn known(&self, name: &str) -> Option<Known> {
@@ -232,5 +235,9 @@ impl TableCatalog for Names<'_> {
     fn function(&self, name: &str) -> Option<Arc<Routine>> {
         let is_meant = |known: &&Arc<Routine>| known.name.text.eq_ignore_ascii_case(name);
         self.functions.iter().find(is_meant).cloned()
+    }
+
+    fn variables(&self) -> &[Arc<Variable>] {
+        self.variables
     }
 }

@@ -7,3 +7,4 @@ mod lake;
 mod local;
 mod remote;
 mod security;
+mod variables;

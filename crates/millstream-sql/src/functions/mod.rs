@@ -24,6 +24,7 @@ mod datetime;
 mod decimals;
 mod define;
 pub(crate) mod failing;
+mod held;
 mod inserted;
 mod interval_arithmetic;
 mod interval_casts;
@@ -82,6 +83,7 @@ use datafusion::optimizer::Analyzer;
 use datafusion_spark::planner::SparkFunctionPlanner;
 
 pub use clock::{BatchClock, frozen};
+pub use held::held;
 pub use inserted::Inserted;
 
 use crate::types::planner::SparkTypes;

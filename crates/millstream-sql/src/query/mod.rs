@@ -71,5 +71,6 @@ pub mod twins;
 mod typed_numbers;
 mod units;
 mod using;
+pub mod variables;
 mod wildcards;
 mod window_calls;

@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::ast::{function_name, generator};
 use super::casts::cast_argument;
+use super::variables::known::FUNCTION_PREFIX;
 use super::window_calls::{path_name, window_name};
 
 /// The name of a SELECT item's column, as Spark has it; none for a wildcard.
@@ -118,6 +119,9 @@ fn pretty_call(function: &Function) -> String {
         other => other.to_string(),
     });
     let args = args.collect::<Vec<_>>().join(", ");
+    if name.starts_with(FUNCTION_PREFIX) {
+        return format!("variablereference({args})");
+    }
     let distinct = if list.duplicate_treatment.is_some() { "DISTINCT " } else { "" };
     let filter = function.filter.as_ref();
     let filter = filter.map(|condition| format!(" FILTER (WHERE {})", pretty(condition)));

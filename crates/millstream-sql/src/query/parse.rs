@@ -21,7 +21,7 @@ pub(crate) fn piece(lexed: &Lexed, range: &Range<usize>) -> Option<Span> {
 
 /// A query, the marks of its tables by the first byte of each one's name, and its subqueries with a
 /// watermark.
-type Parsed = (Query, HashMap<usize, Mark>, Vec<SubqueryWatermark>);
+pub(crate) type Parsed = (Query, HashMap<usize, Mark>, Vec<SubqueryWatermark>);
 
 /// Reads a query.
 pub(crate) fn parse(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Parsed, Diagnostic> {

@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::Statement;
 
 use super::routines::declare::Routine;
 use super::streams::{AsOf, SubqueryWatermark, Watermark};
+use super::variables::known::Variable;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 
 /// Starts the names of relations that are streams.
@@ -107,6 +108,11 @@ pub trait TableCatalog {
     /// The declared function called `name`, whatever its case.
     fn function(&self, _name: &str) -> Option<Arc<Routine>> {
         None
+    }
+    /// The variables that a name can mean which is no column; of two of one name the last one is
+    /// meant.
+    fn variables(&self) -> &[Arc<Variable>] {
+        &[]
     }
 }
 

@@ -1,7 +1,7 @@
 //! `timestampadd(DAY, n, t)` and `timestampdiff(MONTH, a, b)`, by all their names: the unit is a
 //! word, which must not be taken for a column.
 
-use datafusion::sql::sqlparser::ast::{Expr, Function, Spanned};
+use datafusion::sql::sqlparser::ast::{Expr, Function, Ident, Spanned};
 
 use super::ast::{arguments, call, function_name, text};
 use crate::diagnostic::Diagnostic;
@@ -18,6 +18,15 @@ fn parts(function: &Function) -> Option<(&'static str, [&Expr; 3])> {
     let args: Vec<&Expr> = arguments(function).collect();
     let [unit, first, second] = args[..] else { return None };
     Some((name, [unit, first, second]))
+}
+
+/// The word that is the unit of a call, and no name.
+pub(super) fn unit(function: &Function) -> Option<&Ident> {
+    let (_, [unit, ..]) = parts(function)?;
+    match unit {
+        Expr::Identifier(word) if is_unit(unit) => Some(word),
+        _ => None,
+    }
 }
 
 /// Rewrites a call with three arguments to one that has the unit as text.

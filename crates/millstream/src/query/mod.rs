@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use millstream_engine::api::references::Lookup;
@@ -246,13 +247,17 @@ impl<'a> Desk<'a> {
             Step::Query(query) => {
                 let start = self.app.env.monotonic();
                 let planned = interruptible(self.session.plan(text, query)).await??;
-                let rows = self.print_rows(&planned).await?;
-                if self.is_timed {
-                    let took = self.app.env.monotonic() - start;
-                    let ms = took.as_secs_f64() * 1e3;
-                    self.app.screen.say(&format!("{rows} rows in {ms:.1} ms"));
+                self.show(&planned, start).await
+            }
+            Step::Variable(statement) => {
+                Ok(interruptible(self.session.change(text, statement)).await??)
+            }
+            Step::Immediate(statement) => {
+                let start = self.app.env.monotonic();
+                match interruptible(self.session.execute(text, statement)).await?? {
+                    Some(planned) => self.show(&planned, start).await,
+                    None => Ok(()),
                 }
-                Ok(())
             }
             Step::Explain { analyze, query } => {
                 let planned = interruptible(self.session.plan(text, query)).await??;
@@ -284,6 +289,17 @@ impl<'a> Desk<'a> {
             }
             Step::Set { key, value } => Ok(self.session.set(key, value)?),
         }
+    }
+
+    /// Prints the rows of a query that began to be planned at `start`.
+    async fn show(&self, planned: &PlannedQuery, start: Duration) -> Result<(), StepError> {
+        let rows = self.print_rows(planned).await?;
+        if self.is_timed {
+            let took = self.app.env.monotonic() - start;
+            let ms = took.as_secs_f64() * 1e3;
+            self.app.screen.say(&format!("{rows} rows in {ms:.1} ms"));
+        }
+        Ok(())
     }
 
     /// A line for each column of the table that `query` reads.

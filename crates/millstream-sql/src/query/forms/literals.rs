@@ -72,8 +72,16 @@ fn name(tokens: &[Lexeme]) -> Option<(Vec<Lexeme>, usize)> {
         }
     }
     let added = Added(&tokens[0]);
+    let mut parts = parts(&text)?;
+    // Functions are looked up by their names in lower case, and nothing else that is called so
+    // differs by its case.
+    if let [function] = parts.as_mut_slice()
+        && tokens.get(at + 1).is_some_and(|next| next.token == Token::LParen)
+    {
+        *function = function.to_lowercase();
+    }
     let mut name = Vec::new();
-    for part in parts(&text)? {
+    for part in parts {
         if !name.is_empty() {
             name.push(added.token(Token::Period));
         }
@@ -83,7 +91,7 @@ fn name(tokens: &[Lexeme]) -> Option<(Vec<Lexeme>, usize)> {
 }
 
 /// The parts of a name with dots, each bare or in backticks.
-fn parts(text: &str) -> Option<Vec<String>> {
+pub(crate) fn parts(text: &str) -> Option<Vec<String>> {
     let (mut parts, mut rest) = (Vec::new(), text);
     loop {
         let part = if let Some(quoted) = rest.strip_prefix('`') {

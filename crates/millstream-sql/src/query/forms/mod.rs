@@ -12,7 +12,7 @@
 //! [`pivots`] are PIVOT and UNPIVOT.
 
 mod inline_rows;
-mod literals;
+pub(crate) mod literals;
 mod missing;
 mod pivot_literals;
 mod pivot_names;

@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::tokenizer;
 
 use super::super::ast::{cast, generator, plain_alias, quoted_ident};
 use super::super::naming::expr_name;
-use super::super::parse::parse;
+use super::super::parse::{Parsed, parse};
 use super::super::prepared::TableCatalog;
 use super::super::rows::query_around;
 use super::super::streams::Mark;
@@ -28,8 +28,8 @@ use super::declare::{Returns, Routine, is_query};
 use super::named;
 use super::resolve::Resolve;
 use super::template::{
-    Body, Contents, Parsed, Relations, Slot, Template, data_type, has_alias, lone, span_of,
-    substitute, uses, value,
+    Body, Contents, Relations, Slot, Template, data_type, has_alias, lone, span_of, substitute,
+    uses, value,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::syntax::lexer::Lexed;

@@ -10,8 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::super::ast::{function_name, item_expr, one_part};
-use super::super::parse::parse;
-use super::super::streams::{Mark, SubqueryWatermark};
+use super::super::parse::{Parsed, parse};
 use super::built_in;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::lexer::{Lexed, Lexeme};
@@ -50,11 +49,8 @@ pub(super) struct Slot {
     pub(super) uses: usize,
 }
 
-/// A query, the marks of its tables, and its subqueries with a watermark.
-pub(super) type Parsed = (Query, HashMap<usize, Mark>, Vec<SubqueryWatermark>);
-
 /// Reads an expression as `SELECT expression`.
-pub(super) fn value(lexed: &Lexed, tokens: &Range<usize>) -> Result<Parsed, Diagnostic> {
+pub(in crate::query) fn value(lexed: &Lexed, tokens: &Range<usize>) -> Result<Parsed, Diagnostic> {
     around(lexed, &["SELECT"], tokens, &[])
 }
 
@@ -93,7 +89,7 @@ fn around(
 }
 
 /// The only value of a query that reads nothing.
-pub(super) fn lone(query: &Query) -> Option<&Expr> {
+pub(in crate::query) fn lone(query: &Query) -> Option<&Expr> {
     let Query { with: None, order_by: None, limit_clause: None, fetch: None, body, .. } = query
     else {
         return None;
@@ -121,20 +117,20 @@ pub(super) fn lone(query: &Query) -> Option<&Expr> {
 }
 
 /// Whether a query has a name for its only column.
-pub(super) fn has_alias(query: &Query) -> bool {
+pub(in crate::query) fn has_alias(query: &Query) -> bool {
     let SetExpr::Select(select) = query.body.as_ref() else { return false };
     !matches!(select.projection.as_slice(), [SelectItem::UnnamedExpr(_)])
 }
 
 /// What stands in expressions.
 #[derive(Default)]
-pub(super) struct Contents {
+pub(in crate::query) struct Contents {
     pub(super) expressions: usize,
-    pub(super) queries: usize,
+    pub(in crate::query) queries: usize,
     pub(super) names: usize,
     pub(super) calls: usize,
     /// An aggregate, or a call over a window, that is in no query.
-    pub(super) aggregates: bool,
+    pub(in crate::query) aggregates: bool,
     /// A call whose result is another one each time.
     pub(super) varies: bool,
     /// How deep expressions stand in each other.
@@ -145,7 +141,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    pub(super) fn of(node: &impl Visit) -> Self {
+    pub(in crate::query) fn of(node: &impl Visit) -> Self {
         let mut contents = Self::default();
         let _: ControlFlow<()> = node.visit(&mut contents);
         contents
@@ -273,7 +269,7 @@ impl VisitorMut for Substitution<'_> {
 }
 
 /// Where tokens stand.
-pub(super) fn span_of(lexed: &Lexed, tokens: &Range<usize>) -> Span {
+pub(in crate::query) fn span_of(lexed: &Lexed, tokens: &Range<usize>) -> Span {
     let lexemes = &lexed.lexemes[tokens.clone()];
     match (lexemes.first(), lexemes.last()) {
         (Some(first), Some(last)) => first.span.to(last.span),

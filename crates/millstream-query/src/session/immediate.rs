@@ -1,0 +1,124 @@
+//! `EXECUTE IMMEDIATE`: a statement that is a text, with values for its markers.
+//!
+//! What the text around it declares is written in front of it, so that it sees the same views and
+//! functions, beside the session's tables and variables.
+
+use std::sync::Arc;
+
+use millstream_sql::diagnostic::Span;
+use millstream_sql::query::prepare::is_plain;
+use millstream_sql::query::variables::declare::Immediate;
+use millstream_sql::query::variables::known::Variable;
+use millstream_sql::query::variables::markers::{Filled, Given, fill};
+use millstream_sql::syntax::lexer::Lexed;
+use millstream_sql::syntax::limits;
+use millstream_sql::types::field_type;
+
+use super::variables::{moved, span_of, wrong};
+use super::{PlannedQuery, QuerySession};
+use crate::error::QueryError;
+use crate::statements::{Statements, Step};
+
+impl QuerySession {
+    /// Runs the statement that a text is. The query is given where it has rows to show.
+    ///
+    /// # Errors
+    /// What is wrong with the statement, or with the text.
+    pub async fn execute(
+        &mut self,
+        text: &Statements,
+        statement: &Immediate,
+    ) -> Result<Option<PlannedQuery>, QueryError> {
+        let span = span_of(text, &statement.text);
+        for tokens in statement.using.iter().map(|(tokens, _)| tokens).chain([&statement.text]) {
+            if !is_plain(&text.lexed, tokens)? {
+                let message = "UNSUPPORTED_EXPR_FOR_PARAMETER: there is a query or an aggregate in \
+                               this value";
+                let help = "put it into a variable: SET VAR name = (SELECT ...)";
+                return Err(wrong(span_of(text, tokens), message, help));
+            }
+        }
+        let written = self.value(text, &statement.text).await?;
+        let words = Variable {
+            name: String::new(),
+            field: Arc::clone(&written.field),
+            value: written.value,
+        };
+        let Some(words) = words.text() else {
+            let message = format!(
+                "INVALID_EXPR_TYPE_FOR_QUERY_EXECUTE_IMMEDIATE: a statement is a STRING that is \
+                 not NULL, and this is {}",
+                field_type(&written.field)
+            );
+            return Err(wrong(span, message, "write EXECUTE IMMEDIATE 'SELECT ...'"));
+        };
+        let mut given = Vec::with_capacity(statement.using.len());
+        for (tokens, name) in &statement.using {
+            let value = self.value(text, tokens).await?;
+            let name = name.as_ref().map(|name| name.text.clone());
+            given.push(Given { name, field: value.field, value: value.value });
+        }
+        let checked = limits::check_length(words);
+        checked.map_err(|found| moved(QueryError::Sql(found.into()), span))?;
+        let lexed =
+            Lexed::new(words).map_err(|found| moved(QueryError::Sql(found.into()), span))?;
+        let filled = fill(&lexed, &given);
+        let filled = filled.map_err(|found| moved(QueryError::Sql(found.into()), span))?;
+        let declared = text.declared_before(statement.text.start);
+        let done = self.run_filled(filled, &declared, statement, span).await;
+        done.map_err(|error| moved(error, span))
+    }
+
+    async fn run_filled(
+        &mut self,
+        filled: Filled,
+        declared: &str,
+        statement: &Immediate,
+        span: Span,
+    ) -> Result<Option<PlannedQuery>, QueryError> {
+        let inner = Statements::parse(&format!("{declared}{}", filled.text))?;
+        inner.check_writes_nothing()?;
+        if !inner.declarations().trim().is_empty() {
+            let message = "EXECUTE IMMEDIATE declares no tables";
+            return Err(wrong(span, message, "write CREATE TABLE by itself"));
+        }
+        let [step] = inner.steps.as_slice() else {
+            let message = "EXECUTE IMMEDIATE runs one statement";
+            return Err(wrong(span, message, "write one query, or one SET VAR"));
+        };
+        let outer = std::mem::replace(&mut self.variables.markers, filled.variables);
+        let done = self.run_step(&inner, step, statement, span).await;
+        self.variables.markers = outer;
+        done
+    }
+
+    async fn run_step(
+        &mut self,
+        inner: &Statements,
+        step: &Step,
+        statement: &Immediate,
+        span: Span,
+    ) -> Result<Option<PlannedQuery>, QueryError> {
+        if let Step::Query(query) = step {
+            let planned = self.plan(inner, query).await?;
+            if statement.into.is_empty() {
+                return Ok(Some(planned));
+            }
+            self.put_into(&statement.into, &planned, span).await?;
+            return Ok(None);
+        }
+        if !statement.into.is_empty() {
+            let message = "INVALID_STATEMENT_FOR_EXECUTE_INTO: INTO takes the row of a query";
+            return Err(wrong(span, message, "leave INTO out, or write a query"));
+        }
+        match step {
+            Step::Variable(statement) => self.change(inner, statement).await?,
+            Step::Set { key, value } => self.set(key, value)?,
+            _ => {
+                let message = "EXECUTE IMMEDIATE runs a query, SET, or a statement about variables";
+                return Err(wrong(span, message, "write the statement by itself"));
+            }
+        }
+        Ok(None)
+    }
+}
