@@ -18,6 +18,7 @@ use millstream_sql::plan::logical::{blamed, to_logical};
 use millstream_sql::plan::optimize::optimize;
 use millstream_sql::query::prepare::prepare;
 use millstream_sql::query::prepared::PreparedQuery;
+use millstream_sql::query::settings::Settings;
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 use url::Url;
@@ -52,6 +53,8 @@ pub struct QuerySession {
     env: Env,
     catalog: Arc<Catalog>,
     state: SessionState,
+    /// How queries are read from now on.
+    settings: Settings,
     /// `HOST:PORT` of the coordinator that runs them, if they do not run here.
     coordinator: Option<String>,
 }
@@ -144,7 +147,7 @@ impl QuerySession {
     /// As [`session_state`].
     pub fn new(catalog: Arc<Catalog>, limits: &Limits, env: Env) -> Result<Self, QueryError> {
         let state = session_state(limits, &BatchClock::default())?;
-        Ok(Self { env, catalog, state, coordinator: None })
+        Ok(Self { env, catalog, state, settings: Settings::default(), coordinator: None })
     }
 
     /// Has queries run on a cluster from now on, that of the coordinator at `address`.
@@ -168,6 +171,11 @@ impl QuerySession {
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), QueryError> {
         let refused =
             |help| ClusterError::Setting { key: key.to_owned(), value: value.to_owned(), help };
+        match self.settings.set(key, value) {
+            Some(true) => return Ok(()),
+            Some(false) => return Err(refused("write 'true' or 'false'").into()),
+            None => {}
+        }
         match spark_settings::known(key, value) {
             Some(Known::Fits) => return Ok(()),
             Some(Known::Fixed(here)) => {
@@ -225,7 +233,7 @@ impl QuerySession {
         query: &std::ops::Range<usize>,
     ) -> Result<PlannedQuery, QueryError> {
         let functions = text.functions_at(query.start);
-        let names = Names::new(&self.catalog, &text.views, functions);
+        let names = Names::new(&self.catalog, &text.views, functions, self.settings);
         let ranges = std::slice::from_ref(query);
         let prepared = prepare(&text.lexed, ranges, &names)?;
         let tables = tables(&names, &prepared).await?;

@@ -20,6 +20,7 @@ use millstream_query::tables::Catalog;
 use millstream_sql::diagnostic::Diagnostic;
 use millstream_sql::types::{field_type, quoted};
 use millstream_store::env::{Env, STACK_BYTES};
+use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
 
 use crate::answers::Table;
@@ -136,20 +137,28 @@ impl Engine {
         }
     }
 
-    /// Why a setting cannot be made. One that can be has no effect on queries, so that each is
-    /// tried on a session of its own.
-    pub fn refuses(&self, key: &str, value: &str) -> Option<String> {
-        self.session.clone().set(key, value).err().map(|error| text_of(&error))
+    /// A session with these settings, for one query; or why one of them cannot be made.
+    fn session_with(&self, settings: &Map<String, Value>) -> Result<QuerySession, String> {
+        let mut session = self.session.clone();
+        for (key, value) in settings {
+            let Some(value) = value.as_str() else { continue };
+            session.set(key, value).map_err(|error| text_of(&error))?;
+        }
+        Ok(session)
     }
 
-    /// Runs a query after the views that stand before it.
-    pub fn run(&mut self, query: &str) -> Ran {
+    /// Runs a query after the views that stand before it. Without a setting that cannot be made it
+    /// would have another meaning, so that it is refused then.
+    pub fn run(&mut self, query: &str, settings: &Map<String, Value>) -> Ran {
+        let session = match self.session_with(settings) {
+            Ok(session) => session,
+            Err(problem) => return Ran::Error(problem),
+        };
         let views = self.views.iter();
         let view = |(name, query): (&String, &String)| {
             format!("CREATE TEMPORARY VIEW {} AS {query};\n", quoted(name))
         };
         let text = views.map(view).chain([query.to_owned()]).collect::<String>();
-        let session = self.session.clone();
         let running = self.runtime.spawn(answer(session, text));
         let ended = {
             // The clock is the runtime's.

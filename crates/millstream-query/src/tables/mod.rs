@@ -17,6 +17,7 @@ use millstream_sql::diagnostic::{Diagnostic, Span};
 use millstream_sql::nearest::suggest;
 use millstream_sql::query::prepared::{NotThere, ReadMode, TableCatalog};
 use millstream_sql::query::routines::declare::Routine;
+use millstream_sql::query::settings::Settings;
 use millstream_sql::query::streams::AsOf;
 use millstream_sql::syntax::cursor::Name;
 use millstream_store::env::Env;
@@ -115,6 +116,7 @@ pub struct Names<'a> {
     /// By name, the tokens of each view's query.
     views: &'a [(Name, Range<usize>)],
     functions: &'a [Arc<Routine>],
+    settings: Settings,
     /// By just that name: paths differ in case.
     found: Mutex<BTreeMap<String, Known>>,
 }
@@ -125,8 +127,9 @@ impl<'a> Names<'a> {
         catalog: &'a Catalog,
         views: &'a [(Name, Range<usize>)],
         functions: &'a [Arc<Routine>],
+        settings: Settings,
     ) -> Self {
-        Self { catalog, views, functions, found: Mutex::default() }
+        Self { catalog, views, functions, settings, found: Mutex::default() }
     }
 
     fn known(&self, name: &str) -> Option<Known> {
@@ -223,6 +226,10 @@ impl TableCatalog for Names<'_> {
     fn view(&self, name: &str) -> Option<Range<usize>> {
         let found = self.views.iter().find(|(view, _)| view.text.eq_ignore_ascii_case(name));
         found.map(|(_, query)| query.clone())
+    }
+
+    fn settings(&self) -> Settings {
+        self.settings
     }
 
     fn has_functions(&self) -> bool {

@@ -59,6 +59,7 @@ pub(crate) mod rewrite;
 pub mod routines;
 pub(crate) mod rows;
 mod scope;
+pub mod settings;
 mod shapes;
 mod sorting;
 mod stateless;

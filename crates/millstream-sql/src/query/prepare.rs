@@ -47,6 +47,8 @@ pub fn prepare(
         return Err(Diagnostic::nowhere("there is no query").into());
     };
     let span = piece(lexed, last).map_or(*first, |last| first.to(last));
+    let settings = catalog.settings();
+    settings.check_text(lexed)?;
     let (mut query, mut marks, mut subquery_watermarks) = parse(lexed, ranges)?;
     expand(lexed, &mut query, &mut marks, catalog, &[], relations::resolve)?;
     let watermarks = &mut subquery_watermarks;
@@ -54,7 +56,7 @@ pub fn prepare(
     check_watermarks(&reads)?;
     stateless::check(lexed, &query, &reads)?;
     refusals::check(lexed, &query, &reads)?;
-    rewrite::rewrite(lexed, &mut query, &reads)?;
+    rewrite::rewrite(lexed, &mut query, &reads, settings)?;
     let statement = Statement::Query(Box::new(query));
     let text = Arc::clone(&lexed.text);
     Ok(PreparedQuery { statement, reads, subquery_watermarks, span, pieces, text })

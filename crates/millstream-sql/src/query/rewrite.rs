@@ -24,6 +24,7 @@ use super::naming::expr_name;
 use super::operators::{KEEPS_TYPES, conditional, rlike, rounded, trimmed_last, with_constant};
 use super::prepared::{ReadMode, TableRead};
 use super::scope::Scopes;
+use super::settings::Settings;
 use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, intervals, lambda_calls, lateral,
@@ -41,10 +42,11 @@ pub(crate) fn rewrite(
     lexed: &Lexed,
     query: &mut Query,
     reads: &[TableRead],
+    settings: Settings,
 ) -> Result<(), Diagnostics> {
     let tables = reads.iter().map(|read| (read.registered_as.clone(), read.schema.clone()));
     let is_batch = reads.iter().all(|read| read.mode == ReadMode::Batch);
-    rewrite_over(lexed, query, tables.collect(), is_batch)
+    rewrite_over(lexed, query, tables.collect(), is_batch, settings)
 }
 
 /// Rewrites `query` over `tables`, which are columns by name, in place.
@@ -53,10 +55,12 @@ pub(crate) fn rewrite_over(
     query: &mut Query,
     tables: HashMap<String, SchemaRef>,
     is_batch: bool,
+    settings: Settings,
 ) -> Result<(), Diagnostics> {
     let mut rewriter = Rewriter {
         lexed,
         is_batch,
+        settings,
         depth: 0,
         is_one_select: false,
         scopes: Scopes::new(tables),
@@ -75,6 +79,7 @@ struct Rewriter<'a> {
     lexed: &'a Lexed,
     /// No table is read as a stream.
     is_batch: bool,
+    settings: Settings,
     /// How many queries the visit is in.
     depth: usize,
     /// The outermost query is one SELECT.
@@ -150,6 +155,7 @@ impl VisitorMut for Rewriter<'_> {
         let around: Vec<&Frame> = self.visible().filter(|around| !around.result_first).collect();
         let alias = lateral_alias::check(self.lexed, select, &frame, &around);
         self.found.0.extend(alias);
+        self.found.0.extend(self.settings.check_grouping(self.lexed, select, &frame));
         self.found.0.extend(blocks::into_read_form(self.lexed, select, &frame));
         if !select.lateral_views.is_empty() {
             let moved = lateral::into_subquery(self.lexed, select, &mut frame);
