@@ -43,6 +43,7 @@ mod joins;
 mod lambda_calls;
 mod lateral;
 mod lateral_alias;
+mod lateral_values;
 mod laterals;
 mod like;
 mod naming;

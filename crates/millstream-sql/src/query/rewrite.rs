@@ -4,6 +4,7 @@
 //! becomes `named_struct` with Spark's field names; `explode` becomes `unnest`; and every column of
 //! a SELECT list without an alias gets the name Spark would give it.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
@@ -28,8 +29,8 @@ use super::settings::Settings;
 use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, intervals, lambda_calls, lateral,
-    lateral_alias, laterals, like, percentiles, rows, sorting, structs, twins, units, using,
-    wildcards, window_calls,
+    lateral_alias, lateral_values, laterals, like, percentiles, rows, sorting, structs, twins,
+    units, using, wildcards, window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -70,6 +71,7 @@ pub(crate) fn rewrite_over(
         found: Diagnostics::default(),
         parameters: Vec::new(),
         visited: Vec::new(),
+        put_in: Cell::default(),
     };
     let _: ControlFlow<()> = VisitMut::visit(query, &mut rewriter);
     rewriter.found.into_result()
@@ -97,6 +99,8 @@ struct Rewriter<'a> {
     parameters: Vec<Vec<String>>,
     /// By SELECT being visited, how many relations of its FROM clause have been.
     visited: Vec<usize>,
+    /// How many expressions were put in for aliases.
+    put_in: Cell<usize>,
 }
 
 impl VisitorMut for Rewriter<'_> {
@@ -152,6 +156,8 @@ impl VisitorMut for Rewriter<'_> {
         select.named_window.iter_mut().for_each(intervals::frame_of_window);
         let mut frame = self.scopes.frame(select);
         self.complete(select, &mut frame);
+        let (result, size) = (self.is_outermost(), &self.put_in);
+        self.found.0.extend(lateral_values::put_in(self.lexed, select, &frame, result, size));
         let around: Vec<&Frame> = self.visible().filter(|around| !around.result_first).collect();
         let alias = lateral_alias::check(self.lexed, select, &frame, &around);
         self.found.0.extend(alias);

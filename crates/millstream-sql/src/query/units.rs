@@ -1,7 +1,7 @@
 //! `timestampadd(DAY, n, t)` and `timestampdiff(MONTH, a, b)`, by all their names: the unit is a
 //! word, which must not be taken for a column.
 
-use datafusion::sql::sqlparser::ast::{Expr, Function, Spanned};
+use datafusion::sql::sqlparser::ast::{Expr, Function, Ident, Spanned};
 
 use super::ast::{arguments, call, function_name, text};
 use crate::diagnostic::Diagnostic;
@@ -35,6 +35,15 @@ pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
     let unit = text(unit.to_string(), unit.span());
     *expr = call(name, vec![unit, first.clone(), second.clone()], expr.span());
     Ok(())
+}
+
+/// The word that says the unit of a call.
+pub(super) fn word(function: &Function) -> Option<&Ident> {
+    let (_, [unit, ..]) = parts(function)?;
+    match unit {
+        Expr::Identifier(word) if is_unit(unit) => Some(word),
+        _ => None,
+    }
 }
 
 fn is_unit(expr: &Expr) -> bool {

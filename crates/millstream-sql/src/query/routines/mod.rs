@@ -15,4 +15,4 @@ pub mod declare;
 pub(crate) mod expand;
 mod named;
 mod resolve;
-mod template;
+pub(super) mod template;

@@ -128,24 +128,24 @@ pub(super) fn has_alias(query: &Query) -> bool {
 
 /// What stands in expressions.
 #[derive(Default)]
-pub(super) struct Contents {
-    pub(super) expressions: usize,
-    pub(super) queries: usize,
-    pub(super) names: usize,
-    pub(super) calls: usize,
+pub(in crate::query) struct Contents {
+    pub(in crate::query) expressions: usize,
+    pub(in crate::query) queries: usize,
+    pub(in crate::query) names: usize,
+    pub(in crate::query) calls: usize,
     /// An aggregate, or a call over a window, that is in no query.
-    pub(super) aggregates: bool,
+    pub(in crate::query) aggregates: bool,
     /// A call whose result is another one each time.
-    pub(super) varies: bool,
+    pub(in crate::query) varies: bool,
     /// How deep expressions stand in each other.
-    pub(super) depth: usize,
+    pub(in crate::query) depth: usize,
     /// In how many expressions and queries the visit is.
     around: usize,
     within: usize,
 }
 
 impl Contents {
-    pub(super) fn of(node: &impl Visit) -> Self {
+    pub(in crate::query) fn of(node: &impl Visit) -> Self {
         let mut contents = Self::default();
         let _: ControlFlow<()> = node.visit(&mut contents);
         contents
