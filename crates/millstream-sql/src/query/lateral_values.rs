@@ -11,18 +11,17 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, AccessExpr, Expr, Function, GroupByExpr, Ident, Query, Select, SelectItem, Spanned,
-    UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
+    Expr, GroupByExpr, Ident, Query, Select, SelectItem, Spanned, Value, ValueWithSpan, VisitMut,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
-use super::ast::{any, cast, function_name, generator, item_expr, quoted_ident, take};
-use super::casts::as_int;
+use super::ast::{any, generator, item_expr, quoted_ident};
 use super::frame::{Column, Frame, Relation};
 use super::naming::expr_name;
-use super::routines::built_in;
+use super::places::{Place, parts_of, path};
 use super::routines::template::Contents;
-use super::{twins, units};
+use super::twins;
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
 
@@ -114,15 +113,6 @@ fn expr_of(item: &mut SelectItem) -> Option<&mut Expr> {
     }
 }
 
-/// A name of one or more parts.
-fn parts_of(expr: &Expr) -> Option<&[Ident]> {
-    match expr {
-        Expr::Identifier(name) => Some(std::slice::from_ref(name)),
-        Expr::CompoundIdentifier(parts) if !parts.is_empty() => Some(parts.as_slice()),
-        _ => None,
-    }
-}
-
 fn names_one(known: &[Definition], name: &Ident) -> bool {
     known.iter().any(|one| one.name.eq_ignore_ascii_case(&name.value))
 }
@@ -154,14 +144,7 @@ struct PutIn<'a> {
     known: &'a [Definition],
     /// They become their names as Spark writes them in a column's name.
     is_by_name: bool,
-    /// The parameters of the functions `x -> ...` being visited, in lower case.
-    lambdas: Vec<Vec<String>>,
-    /// By call being visited, whether it is an aggregate or over a window.
-    calls: Vec<bool>,
-    /// In how many queries the visit is.
-    queries: usize,
-    /// Words that are no columns: fields and units of time.
-    words: Vec<tokenizer::Span>,
+    place: Place,
     size: usize,
     is_used: bool,
     found: Option<Diagnostic>,
@@ -169,32 +152,14 @@ struct PutIn<'a> {
 
 impl<'a> PutIn<'a> {
     fn new(lexed: &'a Lexed, frame: &'a Frame, known: &'a [Definition], size: usize) -> Self {
-        let (lambdas, calls, words) = (Vec::new(), Vec::new(), Vec::new());
-        let (is_by_name, queries, is_used, found) = (false, 0, false, None);
-        Self {
-            lexed,
-            frame,
-            known,
-            is_by_name,
-            lambdas,
-            calls,
-            queries,
-            words,
-            size,
-            is_used,
-            found,
-        }
+        let (is_by_name, place, is_used, found) = (false, Place::default(), false, None);
+        Self { lexed, frame, known, is_by_name, place, size, is_used, found }
     }
 
     /// What is meant by a name, where it is an alias.
     fn alias(&self, parts: &[Ident]) -> Option<&'a Definition> {
-        let first = &parts[0];
-        let lower = first.value.to_lowercase();
-        let is_other = self.queries > 0
-            || self.words.contains(&first.span)
-            || self.lambdas.iter().flatten().any(|parameter| *parameter == lower)
-            || is_of_from(self.frame, parts);
-        self.known.iter().find(|one| !is_other && one.name.eq_ignore_ascii_case(&first.value))
+        let is_other = !self.place.is_of_select(&parts[0]) || is_of_from(self.frame, parts);
+        self.known.iter().find(|one| !is_other && one.name.eq_ignore_ascii_case(&parts[0].value))
     }
 
     fn value(&mut self, parts: &[Ident]) -> Result<Option<Expr>, Diagnostic> {
@@ -217,28 +182,19 @@ impl<'a> PutIn<'a> {
         if self.size > SIZE_MAX {
             return Err(too_large(self.lexed, parts[0].span));
         }
-        let value = enclosed(typed(value.clone()));
-        if parts.len() == 1 {
-            return Ok(Some(value));
-        }
-        let fields =
-            parts[1..].iter().map(|field| AccessExpr::Dot(Expr::Identifier(field.clone())));
-        Ok(Some(Expr::CompoundFieldAccess {
-            root: Box::new(value),
-            access_chain: fields.collect(),
-        }))
+        Ok(Some(path(value.clone(), &parts[1..])))
     }
 
     /// Refuses an alias that cannot be what it stands for in this place.
     fn check(&self, name: &Ident, value: &Expr, contents: &Contents) -> Result<(), Diagnostic> {
         let is_function = |part: &Expr| matches!(part, Expr::Lambda(_));
-        let problem = if self.calls.contains(&true) {
+        let problem = if self.place.is_over_rows() {
             "cannot stand in an aggregate or a call over a window"
         } else if contents.varies {
             "is another value each time"
         } else if contents.queries > 0 {
             "stands for a subquery"
-        } else if !self.lambdas.is_empty() && any(value, is_function) {
+        } else if self.place.is_in_function() && any(value, is_function) {
             "stands for a function x -> ..., and cannot be used in another one"
         } else {
             return Ok(());
@@ -253,47 +209,22 @@ impl VisitorMut for PutIn<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.queries += 1;
+        self.place.enter_query();
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.queries -= 1;
+        self.place.leave_query();
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        match &*expr {
-            Expr::Lambda(lambda) => {
-                let parameters = lambda.params.iter();
-                let names = parameters.map(|parameter| parameter.name.value.to_lowercase());
-                self.lambdas.push(names.collect());
-            }
-            Expr::Function(function) => {
-                self.calls.push(is_over_rows(function));
-                self.words.extend(units::word(function).map(|unit| unit.span));
-            }
-            Expr::CompoundFieldAccess { access_chain, .. } => {
-                self.words.extend(access_chain.iter().filter_map(|access| match access {
-                    AccessExpr::Dot(Expr::Identifier(field)) => Some(field.span),
-                    _ => None,
-                }));
-            }
-            _ => {}
-        }
+        self.place.enter(expr);
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        match &*expr {
-            Expr::Lambda(_) => {
-                self.lambdas.pop();
-            }
-            Expr::Function(_) => {
-                self.calls.pop();
-            }
-            _ => {}
-        }
+        self.place.leave(expr);
         let Some(parts) = parts_of(expr) else { return ControlFlow::Continue(()) };
         match self.value(parts) {
             Ok(Some(value)) => *expr = value,
@@ -307,11 +238,6 @@ impl VisitorMut for PutIn<'_> {
     }
 }
 
-/// Whether a call makes one value of several rows.
-fn is_over_rows(function: &Function) -> bool {
-    function.over.is_some() || built_in::is_aggregate(&function_name(function))
-}
-
 /// Whether a name is something in FROM, or what stands for that.
 fn is_of_from(frame: &Frame, parts: &[Ident]) -> bool {
     let first = &parts[0];
@@ -322,36 +248,6 @@ fn is_of_from(frame: &Frame, parts: &[Ident]) -> bool {
         || frame.relations.iter().any(has_it)
         || frame.group_window(parts).is_some()
         || frame.stands_for_other(first)
-}
-
-/// A number with its type: the alias of a literal is a column of its type, and no literal.
-fn typed(mut value: Expr) -> Expr {
-    as_int(&mut value);
-    let digits = match &value {
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => expr.as_ref(),
-        other => other,
-    };
-    if let Expr::Value(ValueWithSpan { value: Value::Number(digits, false), .. }) = digits
-        && digits.parse::<i64>().is_ok()
-    {
-        take(&mut value, |number| cast(number, ast::DataType::BigInt(None)));
-    }
-    value
-}
-
-/// An expression in parentheses where it has operators.
-fn enclosed(value: Expr) -> Expr {
-    match value {
-        Expr::Identifier(_)
-        | Expr::CompoundIdentifier(_)
-        | Expr::CompoundFieldAccess { .. }
-        | Expr::Function(_)
-        | Expr::Value(_)
-        | Expr::Cast { .. }
-        | Expr::Struct { .. }
-        | Expr::Nested(_) => value,
-        other => Expr::Nested(Box::new(other)),
-    }
 }
 
 fn too_large(lexed: &Lexed, at: tokenizer::Span) -> Diagnostic {

@@ -51,6 +51,7 @@ mod nesting;
 mod operators;
 pub(crate) mod parse;
 mod percentiles;
+mod places;
 pub mod prepare;
 pub mod prepared;
 pub(crate) mod recursion;
