@@ -57,6 +57,7 @@ pub mod prepared;
 pub(crate) mod recursion;
 mod refusals;
 mod relations;
+mod result_names;
 pub(crate) mod rewrite;
 pub mod routines;
 pub(crate) mod rows;

@@ -29,8 +29,8 @@ use super::settings::Settings;
 use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, intervals, lambda_calls, lateral,
-    lateral_alias, lateral_values, laterals, like, percentiles, rows, sorting, structs, twins,
-    units, using, wildcards, window_calls,
+    lateral_alias, lateral_values, laterals, like, percentiles, result_names, rows, sorting,
+    structs, twins, units, using, wildcards, window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -169,7 +169,7 @@ impl VisitorMut for Rewriter<'_> {
         }
         using::spell_columns(select, &frame);
         if self.is_batch {
-            select.having.iter_mut().for_each(blocks::as_condition);
+            result_names::settle(select, &frame);
             self.found.0.extend(twins::check(self.lexed, select, &frame));
             if !self.is_outermost() {
                 twins::expand(select, &frame);
