@@ -257,9 +257,7 @@ impl Rewriter<'_> {
         if self.is_batch {
             frame.doubled = twins::doubled(select, frame);
         }
-        if self.is_within() {
-            using::merge_columns(select, frame);
-        }
+        using::merge_columns(select, frame, self.is_within());
     }
 
     /// Whether the SELECT being visited makes the rows of the result.
