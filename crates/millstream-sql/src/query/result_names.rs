@@ -64,7 +64,11 @@ fn spell_out_all(select: &mut Select, frame: &Frame) {
     }
     let (mut groups, mut seen) = (Vec::new(), HashSet::new());
     for item in &select.projection {
-        let Some(expr) = item_expr(item) else { return };
+        let Some(mut expr) = item_expr(item) else { return };
+        // A number in parentheses would be the place of an item.
+        while let Expr::Nested(inner) = expr {
+            expr = inner;
+        }
         let contents = Contents::of(expr);
         if generator(expr).is_some() || contents.queries > 0 || contents.varies || is_over(expr) {
             return;
