@@ -25,6 +25,7 @@ use millstream_sql::plan::logical::{blamed, to_logical};
 use millstream_sql::plan::optimize::optimize;
 use millstream_sql::query::prepare::{prepare, prepare_value};
 use millstream_sql::query::prepared::PreparedQuery;
+use millstream_sql::query::settings::Settings;
 use millstream_sql::query::variables::known::{Variable, function_of};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
@@ -61,6 +62,8 @@ pub struct QuerySession {
     env: Env,
     catalog: Arc<Catalog>,
     state: SessionState,
+    /// How queries are read from now on.
+    settings: Settings,
     /// `HOST:PORT` of the coordinator that runs them, if they do not run here.
     coordinator: Option<String>,
     variables: Variables,
@@ -162,7 +165,8 @@ impl QuerySession {
     /// As [`session_state`].
     pub fn new(catalog: Arc<Catalog>, limits: &Limits, env: Env) -> Result<Self, QueryError> {
         let state = session_state(limits, &BatchClock::default())?;
-        Ok(Self { env, catalog, state, coordinator: None, variables: Variables::default() })
+        let (settings, variables) = (Settings::default(), Variables::default());
+        Ok(Self { env, catalog, state, settings, coordinator: None, variables })
     }
 
     /// Has queries run on a cluster from now on, that of the coordinator at `address`.
@@ -187,6 +191,11 @@ impl QuerySession {
         self.variables.check_setting(key)?;
         let refused =
             |help| ClusterError::Setting { key: key.to_owned(), value: value.to_owned(), help };
+        match self.settings.set(key, value) {
+            Some(true) => return Ok(()),
+            Some(false) => return Err(refused("write 'true' or 'false'").into()),
+            None => {}
+        }
         match spark_settings::known(key, value) {
             Some(Known::Fits) => return Ok(()),
             Some(Known::Fixed(here)) => {
@@ -260,7 +269,7 @@ impl QuerySession {
     ) -> Result<PlannedQuery, QueryError> {
         let (Source::Query(tokens) | Source::Value(tokens)) = source;
         let functions = text.functions_at(tokens.start);
-        let names = Names::new(&self.catalog, &text.views, functions, variables);
+        let names = Names::new(&self.catalog, &text.views, functions, variables, self.settings);
         let prepared = match source {
             Source::Query(query) => prepare(&text.lexed, std::slice::from_ref(query), &names)?,
             Source::Value(value) => prepare_value(&text.lexed, value, &names)?,

@@ -2,7 +2,8 @@
 //! that are its defaults, and `SET` accepts those.
 //!
 //! A setting that changes how fast Spark computes has no effect here, whatever its value. One that
-//! changes what a query means can only have the value that ours has.
+//! changes what a query means can only have the value that ours has; those few of which both values
+//! are known here are in [`millstream_sql::query::settings`].
 
 /// Settings that change how Spark computes and not what, by how their names begin.
 const WITHOUT_EFFECT: &[&str] = &[
@@ -35,7 +36,6 @@ const FIXED: &[(&str, &str)] = &[
     ("spark.sql.decimalOperations.allowPrecisionLoss", "true"),
     ("spark.sql.function.concatBinaryAsString", "false"),
     ("spark.sql.function.eltOutputAsString", "false"),
-    ("spark.sql.groupByAliases", "true"),
     ("spark.sql.groupByOrdinal", "true"),
     ("spark.sql.legacy.allowParameterlessCount", "false"),
     ("spark.sql.legacy.bangEqualsNot", "false"),
@@ -55,7 +55,6 @@ const FIXED: &[(&str, &str)] = &[
     ("spark.sql.optimizer.decorrelateSubqueryLegacyIncorrectCountHandling.enabled", "false"),
     ("spark.sql.orderByOrdinal", "true"),
     ("spark.sql.parser.quotedRegexColumnNames", "false"),
-    ("spark.sql.parser.singleCharacterPipeOperator.enabled", "true"),
     ("spark.sql.prioritizeOrdinalResolutionInSort.enabled", "true"),
     ("spark.sql.session.timeZone", "UTC"),
     ("spark.sql.storeAssignmentPolicy", "ANSI"),

@@ -21,6 +21,7 @@ use millstream_sql::diagnostic::Diagnostic;
 use millstream_sql::query::variables::declare as variables;
 use millstream_sql::types::{field_type, quoted};
 use millstream_store::env::{Env, STACK_BYTES};
+use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
 
 use crate::answers::Table;
@@ -145,10 +146,14 @@ impl Engine {
         }
     }
 
-    /// Why a setting cannot be made. One that can be has no effect on queries, so that each is
-    /// tried on a session of its own.
-    pub fn refuses(&self, key: &str, value: &str) -> Option<String> {
-        self.session.clone().set(key, value).err().map(|error| text_of(&error))
+    /// A session with these settings, for one query; or why one of them cannot be made.
+    fn session_with(&self, settings: &Map<String, Value>) -> Result<QuerySession, String> {
+        let mut session = self.session.clone();
+        for (key, value) in settings {
+            let Some(value) = value.as_str() else { continue };
+            session.set(key, value).map_err(|error| text_of(&error))?;
+        }
+        Ok(session)
     }
 
     /// Does what a statement about variables says. Spark may refuse it as well: what ours refuses
@@ -180,10 +185,14 @@ impl Engine {
         format!("{}{statement}", self.views.before(statement))
     }
 
-    /// Runs a query after the views that it reads.
-    pub fn run(&mut self, query: &str) -> Ran {
+    /// Runs a query after the views that it reads. Without a setting that cannot be made it would
+    /// have another meaning, so that it is refused then.
+    pub fn run(&mut self, query: &str, settings: &Map<String, Value>) -> Ran {
+        let session = match self.session_with(settings) {
+            Ok(session) => session,
+            Err(problem) => return Ran::Error(problem),
+        };
         let text = self.with_views(query);
-        let session = self.session.clone();
         let running = self.runtime.spawn(answer(session, text));
         let ended = {
             // The clock is the runtime's.

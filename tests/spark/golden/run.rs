@@ -118,16 +118,8 @@ impl File {
     }
 
     fn outcome(&mut self, text: &str, query: &Query) -> (Outcome, Option<bool>) {
-        let settings = self.settings.iter();
-        let mut wrong =
-            settings.filter_map(|(key, value)| self.engine.refuses(key, value.as_str()?));
-        if let Some(problem) = wrong.next() {
-            // `SET` is refused, and without it the query has another meaning.
-            let refused = || Outcome::Refused(problem);
-            return (query.error.as_ref().map_or_else(refused, |_| Outcome::BothError), None);
-        }
         let whole = format!("{}{text}", self.functions.text());
-        let outcome = match self.engine.run(&whole) {
+        let outcome = match self.engine.run(&whole, &self.settings) {
             Ran::Answer(ours) => {
                 let outcome = compare(text, query, &ours);
                 let names = query.columns.iter().map(|(name, _)| name);

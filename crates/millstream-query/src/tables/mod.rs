@@ -17,6 +17,7 @@ use millstream_sql::diagnostic::{Diagnostic, Span};
 use millstream_sql::nearest::suggest;
 use millstream_sql::query::prepared::{NotThere, ReadMode, TableCatalog};
 use millstream_sql::query::routines::declare::Routine;
+use millstream_sql::query::settings::Settings;
 use millstream_sql::query::streams::AsOf;
 use millstream_sql::query::variables::known::Variable;
 use millstream_sql::syntax::cursor::Name;
@@ -117,6 +118,7 @@ pub struct Names<'a> {
     views: &'a [(Name, Range<usize>)],
     functions: &'a [Arc<Routine>],
     variables: &'a [Arc<Variable>],
+    settings: Settings,
     /// By just that name: paths differ in case.
     found: Mutex<BTreeMap<String, Known>>,
 }
@@ -128,8 +130,9 @@ impl<'a> Names<'a> {
         views: &'a [(Name, Range<usize>)],
         functions: &'a [Arc<Routine>],
         variables: &'a [Arc<Variable>],
+        settings: Settings,
     ) -> Self {
-        Self { catalog, views, functions, variables, found: Mutex::default() }
+        Self { catalog, views, functions, variables, settings, found: Mutex::default() }
     }
 
     fn known(&self, name: &str) -> Option<Known> {
@@ -226,6 +229,10 @@ impl TableCatalog for Names<'_> {
     fn view(&self, name: &str) -> Option<Range<usize>> {
         let found = self.views.iter().find(|(view, _)| view.text.eq_ignore_ascii_case(name));
         found.map(|(_, query)| query.clone())
+    }
+
+    fn settings(&self) -> Settings {
+        self.settings
     }
 
     fn has_functions(&self) -> bool {

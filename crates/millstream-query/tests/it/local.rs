@@ -93,3 +93,31 @@ async fn mapped_columns_and_deleted_rows_are_read_by_the_connector() {
     let plan = "SELECT count(*) AS n FROM delta.`mapped` a JOIN delta.`mapped` b ON a.id = b.id";
     assert_eq!(answer(&session, plan).await.expect("it runs"), all);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_say_whether_group_by_sees_aliases_and_what_begins_a_step() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut session = session(directory.path());
+    let other = session.clone();
+    let by_alias = "SELECT x AS k, count(*) AS n FROM VALUES (1), (1) AS t(x) GROUP BY k";
+    // The column is meant, not the alias.
+    let by_column = "SELECT 'a' AS x, count(*) AS n FROM VALUES (1), (2) AS t(x) GROUP BY x";
+    let by_place = "SELECT x AS k, count(*) AS n FROM VALUES (1), (1) AS t(x) GROUP BY 1";
+    let steps = "SELECT 1 AS a | EXTEND 2 AS b";
+    let answers = [answer(&session, by_column).await, answer(&session, by_place).await];
+    let [column, place] = answers.map(|answer| answer.expect("it runs"));
+    assert!(answer(&session, by_alias).await.is_ok() && answer(&session, steps).await.is_ok());
+
+    session.set("spark.sql.groupByAliases", "false").expect("a setting");
+    let refused = answer(&session, by_alias).await.expect_err("the alias is not seen");
+    assert!(format!("{refused:?}").contains("spark.sql.groupByAliases"), "{refused:?}");
+    assert_eq!(answer(&session, by_column).await.expect("it runs"), column);
+    assert_eq!(answer(&session, by_place).await.expect("it runs"), place);
+    assert!(answer(&other, by_alias).await.is_ok(), "the other session has its own settings");
+
+    session.set("spark.sql.parser.singleCharacterPipeOperator.enabled", "false").expect("set");
+    assert!(answer(&session, steps).await.is_err());
+    assert!(answer(&session, "SELECT 1 AS a |> EXTEND 2 AS b").await.is_ok());
+    assert!(answer(&session, "SELECT 1 | 2 AS a").await.is_ok());
+    assert!(session.set("spark.sql.groupByAliases", "maybe").is_err());
+}

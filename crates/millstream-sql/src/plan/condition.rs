@@ -17,6 +17,7 @@ use super::{blame, logical};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::functions::random;
 use crate::query::prepared::PreparedQuery;
+use crate::query::settings::Settings;
 use crate::query::{rewrite, streams};
 use crate::syntax::lexer::{Lexed, SparkDialect};
 use crate::syntax::unreadable::unreadable;
@@ -109,7 +110,7 @@ impl Condition<'_> {
         balance::balance(&mut query);
         let columns = Arc::new(schema.as_arrow().clone());
         let row = HashMap::from([(ROW.to_owned(), columns)]);
-        rewrite::rewrite_over(lexed, &mut query, row, false)?;
+        rewrite::rewrite_over(lexed, &mut query, row, false, Settings::default())?;
         Ok(PreparedQuery {
             statement: Statement::Query(query),
             reads: Vec::new(),

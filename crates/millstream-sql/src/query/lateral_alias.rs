@@ -1,8 +1,10 @@
-//! An alias that is used further on in its own SELECT list, in a subquery.
+//! An alias that is used further on in its own SELECT list, in a subquery whose FROM has columns
+//! that are not known.
 //!
-//! To Spark `a` in `SELECT max(x) AS a, a + 1` is the alias, unless FROM has such a column.
-//! DataFusion knows no such aliases, and takes `a` for a column of the query around the subquery
-//! where there is one. That is refused, as it would be another answer.
+//! To Spark `a` in `SELECT max(x) AS a, a + 1` is the alias, unless FROM has such a column. Where
+//! it is not known whether it has, the alias is not put in ([`super::lateral_values`]), and
+//! DataFusion takes `a` for a column of the query around the subquery where there is one. That is
+//! refused, as it would be another answer.
 
 use datafusion::sql::sqlparser::ast::{Expr, Select, SelectItem, Spanned};
 use datafusion::sql::sqlparser::tokenizer;

@@ -53,6 +53,7 @@ pub fn prepare(
     let span = piece(lexed, last).map_or(*first, |last| first.to(last));
     let named = names::named(lexed, catalog.variables());
     let lexed = named.as_ref().unwrap_or(lexed);
+    catalog.settings().check_text(lexed)?;
     let Read { query, reads, subquery_watermarks, orders } =
         read(lexed, parse(lexed, ranges)?, catalog)?;
     let statement = Statement::Query(Box::new(query));
@@ -72,6 +73,7 @@ pub fn prepare_value(
     let span = template::span_of(lexed, tokens);
     let named = names::named(lexed, catalog.variables());
     let lexed = named.as_ref().unwrap_or(lexed);
+    catalog.settings().check_text(lexed)?;
     let parsed = value(lexed, tokens)?;
     let Read { query, reads, subquery_watermarks, orders } = read(lexed, parsed, catalog)?;
     let statement = Statement::Query(Box::new(query));
@@ -117,7 +119,7 @@ fn read(lexed: &Lexed, parsed: Parsed, catalog: &dyn TableCatalog) -> Result<Rea
     bind::put_in(lexed, &mut query, &reads, catalog.variables())?;
     let orders = stateless::check(lexed, &query, &reads)?;
     refusals::check(lexed, &query, &reads)?;
-    rewrite::rewrite(lexed, &mut query, &reads)?;
+    rewrite::rewrite(lexed, &mut query, &reads, catalog.settings())?;
     Ok(Read { query, reads, subquery_watermarks, orders })
 }
 

@@ -7,6 +7,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::sql::sqlparser::ast::Statement;
 
 use super::routines::declare::Routine;
+use super::settings::Settings;
 use super::streams::{AsOf, SubqueryWatermark, Watermark};
 use super::variables::known::Variable;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -100,6 +101,10 @@ pub trait TableCatalog {
     /// The tokens of the view called `name`, whatever its case.
     fn view(&self, _name: &str) -> Option<Range<usize>> {
         None
+    }
+    /// How the query is read.
+    fn settings(&self) -> Settings {
+        Settings::default()
     }
     /// Whether there are declared functions: where there are none, no call is looked for.
     fn has_functions(&self) -> bool {

@@ -4,6 +4,7 @@
 //! becomes `named_struct` with Spark's field names; `explode` becomes `unnest`; and every column of
 //! a SELECT list without an alias gets the name Spark would give it.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
@@ -24,11 +25,12 @@ use super::naming::expr_name;
 use super::operators::{KEEPS_TYPES, conditional, rlike, rounded, trimmed_last, with_constant};
 use super::prepared::{ReadMode, TableRead};
 use super::scope::Scopes;
+use super::settings::Settings;
 use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, interval_columns, intervals, lambda_calls,
-    lateral, lateral_alias, laterals, like, percentiles, rows, sorting, structs, time_literals,
-    twins, units, using, wildcards, window_calls,
+    lateral, lateral_alias, lateral_values, laterals, like, percentiles, result_names, rows,
+    sorting, structs, time_literals, twins, units, using, wildcards, window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -41,10 +43,11 @@ pub(crate) fn rewrite(
     lexed: &Lexed,
     query: &mut Query,
     reads: &[TableRead],
+    settings: Settings,
 ) -> Result<(), Diagnostics> {
     let tables = reads.iter().map(|read| (read.registered_as.clone(), read.schema.clone()));
     let is_batch = reads.iter().all(|read| read.mode == ReadMode::Batch);
-    rewrite_over(lexed, query, tables.collect(), is_batch)
+    rewrite_over(lexed, query, tables.collect(), is_batch, settings)
 }
 
 /// Rewrites `query` over `tables`, which are columns by name, in place.
@@ -53,10 +56,12 @@ pub(crate) fn rewrite_over(
     query: &mut Query,
     tables: HashMap<String, SchemaRef>,
     is_batch: bool,
+    settings: Settings,
 ) -> Result<(), Diagnostics> {
     let mut rewriter = Rewriter {
         lexed,
         is_batch,
+        settings,
         depth: 0,
         is_one_select: false,
         scopes: Scopes::new(tables),
@@ -66,6 +71,7 @@ pub(crate) fn rewrite_over(
         found: Diagnostics::default(),
         parameters: Vec::new(),
         visited: Vec::new(),
+        put_in: Cell::default(),
     };
     let _: ControlFlow<()> = VisitMut::visit(query, &mut rewriter);
     rewriter.found.into_result()
@@ -75,6 +81,7 @@ struct Rewriter<'a> {
     lexed: &'a Lexed,
     /// No table is read as a stream.
     is_batch: bool,
+    settings: Settings,
     /// How many queries the visit is in.
     depth: usize,
     /// The outermost query is one SELECT.
@@ -92,6 +99,8 @@ struct Rewriter<'a> {
     parameters: Vec<Vec<String>>,
     /// By SELECT being visited, how many relations of its FROM clause have been.
     visited: Vec<usize>,
+    /// How many expressions were put in for aliases.
+    put_in: Cell<usize>,
 }
 
 impl VisitorMut for Rewriter<'_> {
@@ -148,9 +157,12 @@ impl VisitorMut for Rewriter<'_> {
         select.named_window.iter_mut().for_each(intervals::frame_of_window);
         let mut frame = self.scopes.frame(select);
         self.complete(select, &mut frame);
+        let (result, size) = (self.is_outermost(), &self.put_in);
+        self.found.0.extend(lateral_values::put_in(self.lexed, select, &frame, result, size));
         let around: Vec<&Frame> = self.visible().filter(|around| !around.result_first).collect();
         let alias = lateral_alias::check(self.lexed, select, &frame, &around);
         self.found.0.extend(alias);
+        self.found.0.extend(self.settings.check_grouping(self.lexed, select, &frame));
         self.found.0.extend(blocks::into_read_form(self.lexed, select, &frame));
         if !select.lateral_views.is_empty() {
             let moved = lateral::into_subquery(self.lexed, select, &mut frame);
@@ -158,7 +170,7 @@ impl VisitorMut for Rewriter<'_> {
         }
         using::spell_columns(select, &frame);
         if self.is_batch {
-            select.having.iter_mut().for_each(blocks::as_condition);
+            result_names::settle(select, &frame);
             self.found.0.extend(twins::check(self.lexed, select, &frame));
             if !self.is_outermost() {
                 twins::expand(select, &frame);
@@ -246,9 +258,7 @@ impl Rewriter<'_> {
         if self.is_batch {
             frame.doubled = twins::doubled(select, frame);
         }
-        if self.is_within() {
-            using::merge_columns(select, frame);
-        }
+        using::merge_columns(select, frame, self.is_within());
     }
 
     /// Whether the SELECT being visited makes the rows of the result.

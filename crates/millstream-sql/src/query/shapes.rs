@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{AccessExpr, Expr, Function, Ident, Value, 
 
 use super::ast::{arguments, function_name};
 use super::frame::Frame;
+use super::streams::ALL_COLUMNS;
 use crate::functions::collections::map_of_texts;
 use crate::functions::records::decoded_type;
 use crate::functions::types::schema_of;
@@ -89,13 +90,18 @@ fn of_struct(frame: &Frame, values: &[Expr]) -> Option<DataType> {
     let fields = values.iter().enumerate().map(|(at, value)| {
         let (name, value) = match value {
             Expr::Named { expr, name } => (name.value.clone(), expr.as_ref()),
-            Expr::Identifier(ident) => (ident.value.clone(), value),
-            Expr::CompoundIdentifier(parts) => (parts.last()?.value.clone(), value),
+            Expr::Identifier(ident) => (named(ident)?, value),
+            Expr::CompoundIdentifier(parts) => (named(parts.last()?)?, value),
             other => (format!("col{}", at + 1), other),
         };
         Some(Field::new(name, or_unknown(frame, value), true))
     });
     Some(DataType::Struct(fields.collect::<Option<Vec<_>>>()?.into()))
+}
+
+/// The name of a field; none for `*`, which stands for several.
+fn named(ident: &Ident) -> Option<String> {
+    (ident.value != ALL_COLUMNS).then(|| ident.value.clone())
 }
 
 fn or_unknown(frame: &Frame, expr: &Expr) -> DataType {

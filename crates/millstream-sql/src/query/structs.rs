@@ -1,5 +1,6 @@
 //! `struct(a, b.c, d + 1, e AS f)` as `named_struct` with Spark's field names: a, c, col3 and f.
 
+use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Spanned};
 use datafusion::sql::sqlparser::tokenizer;
 
@@ -59,14 +60,32 @@ fn named(
     Ok(args)
 }
 
-/// Names and values for `struct(*)` and `struct(t.*)`.
+/// Names and values for `struct(s.*)` of a column that is a struct.
+fn all_fields(frame: &Frame, parts: &[Ident]) -> Option<Vec<Expr>> {
+    let DataType::Struct(fields) = frame.resolve(parts)?.data_type? else { return None };
+    let span = parts.first()?.span;
+    let named = fields.iter().flat_map(|field| {
+        let mut path = parts.to_vec();
+        path.push(quoted_ident(field.name().clone(), span));
+        [text(field.name().clone(), span), Expr::CompoundIdentifier(path)]
+    });
+    Some(named.collect())
+}
+
+/// Names and values for `struct(*)`, `struct(t.*)` and `struct(s.*)`.
 fn all_columns(frame: Option<&Frame>, qualifier: Option<&[Ident]>) -> Result<Vec<Expr>, String> {
     let frame = frame.ok_or("`*` has no columns here")?;
     let relations: Vec<&Relation> = match qualifier {
         None => frame.relations.iter().collect(),
         Some(parts) => {
             let name = parts.last().map_or("", |part| part.value.as_str());
-            let found = frame.relation(name).ok_or_else(|| {
+            let relation = frame.relation(name);
+            if relation.is_none()
+                && let Some(fields) = all_fields(frame, parts)
+            {
+                return Ok(fields);
+            }
+            let found = relation.ok_or_else(|| {
                 let known = frame.relations.iter().filter_map(|known| known.name.as_deref());
                 format!("there is no table `{name}` here; {}", suggest(name, "tables", known))
             })?;

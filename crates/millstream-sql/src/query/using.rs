@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
-use super::ast::{binary, call, one_part, qualified};
+use super::ast::{any, binary, call, one_part, qualified};
 use super::frame::{Frame, Relation, Visible};
 
 /// The columns of `*`, and the conditions that joins have.
@@ -145,11 +145,23 @@ pub(crate) fn merged(select: &Select, relations: &[Relation]) -> Option<Vec<Visi
     joined.map(|joined| joined.columns)
 }
 
-/// Lets `frame` know what columns are that joins make of two. Within a subquery DataFusion would
-/// take such a column for one outside of it.
-pub(crate) fn merge_columns(select: &Select, frame: &mut Frame) {
-    if frame.visible.is_none() {
-        frame.visible = merged(select, &frame.relations);
+/// Lets `frame` know what columns are that joins make of two, where DataFusion needs that:
+/// `is_within` a subquery it would take such a column for one outside of it, and in WHERE it finds
+/// two columns.
+pub(crate) fn merge_columns(select: &Select, frame: &mut Frame, is_within: bool) {
+    if frame.visible.is_some() {
+        return;
+    }
+    let columns = merged(select, &frame.relations);
+    let is_merged = |part: &Expr| match part {
+        Expr::Identifier(name) => columns
+            .iter()
+            .flatten()
+            .any(|one| one.is_merged && one.column.name.eq_ignore_ascii_case(&name.value)),
+        _ => false,
+    };
+    if is_within || select.selection.as_ref().is_some_and(|filter| any(filter, is_merged)) {
+        frame.visible = columns;
     }
 }
 

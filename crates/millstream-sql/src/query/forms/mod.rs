@@ -53,6 +53,12 @@ pub(crate) fn plain(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Option<Lex
     }
 }
 
+/// The first `|` that begins a step.
+pub(crate) fn bar_that_begins_step(tokens: &[Lexeme]) -> Option<&Lexeme> {
+    let begins = |at: &usize| tokens[*at].token == Token::Pipe && starts_step(tokens, *at);
+    (0..tokens.len()).find(begins).map(|at| &tokens[at])
+}
+
 fn has_other_forms(tokens: &[Lexeme]) -> bool {
     (0..tokens.len()).any(|at| {
         starts_step(tokens, at)

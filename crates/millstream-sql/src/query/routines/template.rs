@@ -125,16 +125,16 @@ pub(in crate::query) fn has_alias(query: &Query) -> bool {
 /// What stands in expressions.
 #[derive(Default)]
 pub(in crate::query) struct Contents {
-    pub(super) expressions: usize,
+    pub(in crate::query) expressions: usize,
     pub(in crate::query) queries: usize,
-    pub(super) names: usize,
-    pub(super) calls: usize,
+    pub(in crate::query) names: usize,
+    pub(in crate::query) calls: usize,
     /// An aggregate, or a call over a window, that is in no query.
     pub(in crate::query) aggregates: bool,
     /// A call whose result is another one each time.
-    pub(super) varies: bool,
+    pub(in crate::query) varies: bool,
     /// How deep expressions stand in each other.
-    pub(super) depth: usize,
+    pub(in crate::query) depth: usize,
     /// In how many expressions and queries the visit is.
     around: usize,
     within: usize,

@@ -1,0 +1,135 @@
+//! Settings of Spark's that change what a query means, and of which both values are known here.
+//!
+//! They are of one query: whoever runs several can give each its own. Where a value makes Spark
+//! refuse a text, so does it here; none changes what a text that is still read computes.
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, GroupByExpr, GroupByWithModifier, Ident, Select, SelectItem, Spanned,
+};
+
+use super::ast::any;
+use super::forms;
+use super::frame::Frame;
+use crate::diagnostic::Diagnostic;
+use crate::syntax::lexer::Lexed;
+
+/// The values for one query. Those of `default` are Spark's defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `spark.sql.groupByAliases`: a name in GROUP BY can be an alias of the SELECT list.
+    pub group_by_aliases: bool,
+    /// `spark.sql.parser.singleCharacterPipeOperator.enabled`: `|` can begin a step, as `|>` does.
+    pub bar_begins_step: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { group_by_aliases: true, bar_begins_step: true }
+    }
+}
+
+impl Settings {
+    /// Gives the setting called `key` a value, and says whether it can have it; `None` where `key`
+    /// is none of these.
+    pub fn set(&mut self, key: &str, value: &str) -> Option<bool> {
+        let setting = match key {
+            "spark.sql.groupByAliases" => &mut self.group_by_aliases,
+            "spark.sql.parser.singleCharacterPipeOperator.enabled" => &mut self.bar_begins_step,
+            _ => return None,
+        };
+        match value.trim().trim_matches(['\'', '"']).to_ascii_lowercase().as_str() {
+            "true" => *setting = true,
+            "false" => *setting = false,
+            _ => return Some(false),
+        }
+        Some(true)
+    }
+
+    /// Refuses a `|` that would begin a step. The views of a text are read as its queries are.
+    pub(super) fn check_text(self, lexed: &Lexed) -> Result<(), Diagnostic> {
+        if self.bar_begins_step {
+            return Ok(());
+        }
+        match forms::bar_that_begins_step(&lexed.lexemes) {
+            None => Ok(()),
+            Some(bar) => {
+                let message = "`|` begins no step, since \
+                               spark.sql.parser.singleCharacterPipeOperator.enabled is false";
+                Err(Diagnostic::at(bar.span, message).help("write |>"))
+            }
+        }
+    }
+
+    /// Refuses a name in GROUP BY that only an alias of the SELECT list can be.
+    pub(super) fn check_grouping(
+        self,
+        lexed: &Lexed,
+        select: &Select,
+        frame: &Frame,
+    ) -> Option<Diagnostic> {
+        let GroupByExpr::Expressions(groups, modifiers) = &select.group_by else { return None };
+        if self.group_by_aliases {
+            return None;
+        }
+        let sets = modifiers.iter().filter_map(|modifier| match modifier {
+            GroupByWithModifier::GroupingSets(sets) => Some(sets),
+            _ => None,
+        });
+        let mut found = None;
+        for group in groups.iter().chain(sets) {
+            let is_alias = |part: &Expr| match alias_meant(select, frame, part) {
+                None => false,
+                Some(name) => {
+                    found = Some((name.value.clone(), part.span()));
+                    true
+                }
+            };
+            if any(group, is_alias) {
+                break;
+            }
+        }
+        let (name, span) = found?;
+        let message = format!(
+            "`{name}` is an alias, which GROUP BY does not see, since spark.sql.groupByAliases is \
+             false"
+        );
+        let help = "write what the alias stands for, or its place in the SELECT list";
+        Some(Diagnostic { span: lexed.span(span), ..Diagnostic::nowhere(message).help(help) })
+    }
+}
+
+/// The alias of the SELECT list that `part` begins with, where it is no column of FROM.
+fn alias_meant<'a>(select: &Select, frame: &Frame, part: &'a Expr) -> Option<&'a Ident> {
+    let parts = match part {
+        Expr::Identifier(name) => std::slice::from_ref(name),
+        Expr::CompoundIdentifier(parts) => parts.as_slice(),
+        _ => return None,
+    };
+    let name = parts.first()?;
+    frame.alias(&name.value)?;
+    // Where the columns of FROM are not known, a column that is selected is one of them.
+    let is_column = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(Expr::Identifier(column)) => {
+            column.value.eq_ignore_ascii_case(&name.value)
+        }
+        _ => false,
+    };
+    let is_known = frame.resolve(parts).is_some() || select.projection.iter().any(is_column);
+    (!is_known).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_has_one_of_two_values() {
+        let mut settings = Settings::default();
+        assert_eq!(settings.set("spark.sql.groupByAliases", "FALSE"), Some(true));
+        assert_eq!(settings, Settings { group_by_aliases: false, ..Settings::default() });
+        assert_eq!(settings.set("spark.sql.groupByAliases", "maybe"), Some(false));
+        assert_eq!(settings.set("spark.sql.groupByOrdinal", "false"), None);
+        assert_eq!(settings.set("spark.sql.groupByAliases", "'true'"), Some(true));
+        assert_eq!(settings, Settings::default());
+    }
+}
