@@ -59,6 +59,7 @@ pub(crate) mod rewrite;
 pub mod routines;
 pub(crate) mod rows;
 mod scope;
+mod scripts;
 mod shapes;
 mod sorting;
 mod stateless;

@@ -27,8 +27,8 @@ use super::scope::Scopes;
 use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, intervals, lambda_calls, lateral,
-    lateral_alias, laterals, like, percentiles, rows, sorting, structs, twins, units, using,
-    wildcards, window_calls,
+    lateral_alias, laterals, like, operators, percentiles, rows, sorting, structs, twins, units,
+    using, wildcards, window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -159,6 +159,7 @@ impl VisitorMut for Rewriter<'_> {
         if self.is_batch {
             select.having.iter_mut().for_each(blocks::as_condition);
             self.found.0.extend(twins::check(self.lexed, select, &frame));
+            self.found.0.extend(generators::as_key(self.lexed, select, &frame));
             if !self.is_outermost() {
                 twins::expand(select, &frame);
             }
@@ -357,6 +358,12 @@ impl Rewriter<'_> {
         };
         let parts: Vec<Ident> = name.0.iter().filter_map(|part| part.as_ident().cloned()).collect();
         if let Some(relation) = one_part(&name).and_then(|name| self.frame().relation(&name)) {
+            if self.is_batch
+                && !self.is_outermost()
+                && let Some(items) = wildcards::of_natural_join(self.frame(), relation, &options)
+            {
+                return Ok(items);
+            }
             if let Some(spelled) = &relation.name {
                 name = ObjectName(vec![ObjectNamePart::Identifier(Ident {
                     value: spelled.clone(),
@@ -398,6 +405,7 @@ impl Rewriter<'_> {
         like::rewrite(self.lexed, expr, self.is_batch)?;
         percentiles::rewrite(self.lexed, expr, self.is_batch)?;
         units::rewrite(self.lexed, expr)?;
+        operators::unsigned_shift(expr);
         casts::rewrite(self.lexed, expr)?;
         match expr {
             Expr::Identifier(ident) => match self.merged_value(ident) {
