@@ -60,6 +60,7 @@ pub mod routines;
 pub(crate) mod rows;
 mod scope;
 mod scripts;
+mod several_generators;
 mod shapes;
 mod sorting;
 mod stateless;

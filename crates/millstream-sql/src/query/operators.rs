@@ -17,15 +17,21 @@ pub(crate) fn rlike(expr: Expr) -> Expr {
     if negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) } } else { call }
 }
 
-/// `a >>> b` as a call.
-pub(crate) fn unsigned_shift(expr: &mut Expr) {
-    let Expr::BinaryOp { left, op: BinaryOperator::Custom(op), right } = &*expr else { return };
-    if op.as_str() != UNSIGNED_SHIFT {
-        return;
-    }
-    let mut args = vec![(**left).clone(), (**right).clone()];
+/// `a >>> b` and `~a` as calls.
+pub(crate) fn of_bits(expr: &mut Expr) {
+    let (name, mut args) = match &*expr {
+        Expr::BinaryOp { left, op: BinaryOperator::Custom(op), right }
+            if op.as_str() == UNSIGNED_SHIFT =>
+        {
+            ("shiftrightunsigned", vec![(**left).clone(), (**right).clone()])
+        }
+        Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr } => {
+            ("bitwise_not", vec![(**expr).clone()])
+        }
+        _ => return,
+    };
     args.iter_mut().for_each(as_int);
-    *expr = call("shiftrightunsigned", args, expr.span());
+    *expr = call(name, args, expr.span());
 }
 
 /// `ceil(a, places)` and `floor(a, places)` as calls, which sqlparser reads as something else.

@@ -23,6 +23,7 @@ use datafusion::sql::sqlparser::tokenizer;
 use super::ast::{any, function_name, generator, one_part};
 use super::prepared::{ReadMode, TableRead};
 use super::routines::built_in;
+use super::several_generators;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::syntax::lexer::Lexed;
 
@@ -44,7 +45,7 @@ impl Visitor for Check<'_> {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        self.generators(&select.projection);
+        self.generators(select);
         self.lateral_joins(select);
         if self.is_stream {
             for condition in select.selection.iter().chain(&select.having) {
@@ -126,8 +127,8 @@ impl Check<'_> {
         }
     }
 
-    fn generators(&mut self, items: &[SelectItem]) {
-        let exprs = items.iter().filter_map(|item| match item {
+    fn generators(&mut self, select: &Select) {
+        let exprs = select.projection.iter().filter_map(|item| match item {
             SelectItem::UnnamedExpr(expr)
             | SelectItem::ExprWithAlias { expr, .. }
             | SelectItem::ExprWithAliases { expr, .. } => Some(expr),
@@ -138,7 +139,9 @@ impl Check<'_> {
         if generators.next().is_none() {
             return;
         }
-        if let Some(second) = generators.next() {
+        if let Some(second) = generators.next()
+            && (self.is_stream || !several_generators::can_be_views(select))
+        {
             let help = "write the second one as LATERAL VIEW, or in a query around this one";
             self.refuse(second.span(), "more than one generator in a SELECT list", help);
         }

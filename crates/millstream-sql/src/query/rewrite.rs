@@ -27,8 +27,8 @@ use super::scope::Scopes;
 use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, intervals, lambda_calls, lateral,
-    lateral_alias, laterals, like, operators, percentiles, rows, sorting, structs, twins, units,
-    using, wildcards, window_calls,
+    lateral_alias, laterals, like, operators, percentiles, rows, several_generators, sorting,
+    structs, twins, units, using, wildcards, window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -145,6 +145,10 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         select.named_window.iter_mut().for_each(intervals::frame_of_window);
+        if self.is_batch {
+            let made = several_generators::into_views(self.lexed, select, &mut self.scopes);
+            self.found.0.extend(made.err());
+        }
         let mut frame = self.scopes.frame(select);
         self.complete(select, &mut frame);
         let around: Vec<&Frame> = self.visible().filter(|around| !around.result_first).collect();
@@ -405,7 +409,7 @@ impl Rewriter<'_> {
         like::rewrite(self.lexed, expr, self.is_batch)?;
         percentiles::rewrite(self.lexed, expr, self.is_batch)?;
         units::rewrite(self.lexed, expr)?;
-        operators::unsigned_shift(expr);
+        operators::of_bits(expr);
         casts::rewrite(self.lexed, expr)?;
         match expr {
             Expr::Identifier(ident) => match self.merged_value(ident) {

@@ -105,6 +105,6 @@ pub(in crate::query) fn is_no_aggregate(name: &str) -> bool {
 }
 
 /// Whether a name is that of a function which gives another result each time.
-pub(super) fn varies(name: &str) -> bool {
+pub(in crate::query) fn varies(name: &str) -> bool {
     VARYING.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
