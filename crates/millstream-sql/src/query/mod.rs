@@ -48,6 +48,7 @@ mod like;
 mod naming;
 mod nesting;
 mod operators;
+mod outer_aggregates;
 pub(crate) mod parse;
 mod percentiles;
 pub mod prepare;

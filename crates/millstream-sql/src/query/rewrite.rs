@@ -27,8 +27,8 @@ use super::scope::Scopes;
 use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, intervals, lambda_calls, lateral,
-    lateral_alias, laterals, like, operators, percentiles, rows, several_generators, sorting,
-    structs, twins, units, using, wildcards, window_calls,
+    lateral_alias, laterals, like, operators, outer_aggregates, percentiles, rows,
+    several_generators, sorting, structs, twins, units, using, wildcards, window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -115,6 +115,9 @@ impl VisitorMut for Rewriter<'_> {
             }
         }
         self.taken.push((with, known));
+        if self.is_batch {
+            outer_aggregates::into_conditions(query, &mut self.scopes);
+        }
         if self.depth == 1 {
             self.is_one_select = matches!(query.body.as_ref(), SetExpr::Select(_));
         }
@@ -437,7 +440,7 @@ impl Rewriter<'_> {
                 let values = std::mem::take(values);
                 *expr = structs::named_struct(self.lexed, self.frames.last(), values)?;
             }
-            Expr::Function(function) if self.is_bare_column(function) => {
+            Expr::Function(function) if casts::is_bare_column(self.frames.last(), function) => {
                 if let Some(mut name) = casts::bare_name(function).cloned() {
                     self.identifier(&mut name)?;
                     *expr = Expr::Identifier(name);
@@ -499,12 +502,6 @@ impl Rewriter<'_> {
     fn parameter(&self, name: &str) -> Option<&String> {
         let name = name.to_lowercase();
         self.parameters.iter().rev().flatten().find(|parameter| **parameter == name)
-    }
-
-    /// Whether a call without parentheses, `current_date`, has the name of a column.
-    fn is_bare_column(&self, function: &Function) -> bool {
-        let Some(name) = casts::bare_name(function) else { return false };
-        self.frames.last().is_some_and(|frame| frame.resolve(std::slice::from_ref(name)).is_some())
     }
 
     /// The column of FROM that a name in ORDER BY means, since the result has several of the name.

@@ -24,12 +24,20 @@ pub(crate) struct Scopes {
     tables: HashMap<String, SchemaRef>,
     /// Visible common table expressions, innermost last.
     pub(crate) ctes: Vec<(String, Option<Vec<Column>>)>,
+    /// How many names were made.
+    numbers: usize,
 }
 
 impl Scopes {
     /// `tables` are the columns of what is read, by registered name.
     pub(crate) fn new(tables: HashMap<String, SchemaRef>) -> Self {
-        Self { tables, ctes: Vec::new() }
+        Self { tables, ctes: Vec::new(), numbers: 0 }
+    }
+
+    /// A number for names that no query has, another one each time.
+    pub(crate) fn next_number(&mut self) -> usize {
+        self.numbers += 1;
+        self.numbers
     }
 
     /// The relations of a FROM clause.
