@@ -165,6 +165,7 @@ impl VisitorMut for Rewriter<'_> {
         using::spell_columns(select, &frame);
         if self.is_batch {
             select.having.iter_mut().for_each(blocks::as_condition);
+            blocks::having_of_all_rows(select);
             self.found.0.extend(twins::check(self.lexed, select, &frame));
             self.found.0.extend(generators::as_key(self.lexed, select, &frame));
             if !self.is_outermost() {
