@@ -139,9 +139,10 @@ impl Check<'_> {
         if generators.next().is_none() {
             return;
         }
-        if let Some(second) = generators.next()
-            && (self.is_stream || !several_generators::can_be_views(select))
-        {
+        if !self.is_stream && several_generators::can_be_views(select) {
+            return;
+        }
+        if let Some(second) = generators.next() {
             let help = "write the second one as LATERAL VIEW, or in a query around this one";
             self.refuse(second.span(), "more than one generator in a SELECT list", help);
         }

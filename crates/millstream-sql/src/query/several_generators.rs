@@ -8,8 +8,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, LateralView, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
+    Expr, Function, GroupByExpr, Ident, LateralView, ObjectName, ObjectNamePart, Query, Select,
+    SelectItem, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
@@ -62,13 +62,20 @@ fn varies(expr: &Expr) -> bool {
     matches!(expr, Expr::Function(call) if built_in::varies(&function_name(call)))
 }
 
+/// Whether an item needs no groups. A window is over the rows that generators have made.
 fn is_of_one_row(item: &SelectItem) -> bool {
-    let is_of_several = |expr: &Expr| match expr {
-        Expr::Function(call) => call.over.is_some() || built_in::is_aggregate(&function_name(call)),
-        _ => false,
-    };
-    let expr = generator_of(item).map(|(expr, _)| expr).or_else(|| item_expr(item));
-    expr.is_some_and(|expr| !any(expr, is_of_several))
+    let is_aggregate =
+        |call: &Function| call.over.is_none() && built_in::is_aggregate(&function_name(call));
+    match generator_of(item) {
+        Some((expr, _)) => !has_call(expr, |call| {
+            call.over.is_some() || built_in::is_aggregate(&function_name(call))
+        }),
+        None => item_expr(item).is_some_and(|expr| !has_call(expr, is_aggregate)),
+    }
+}
+
+fn has_call(expr: &Expr, is: impl Fn(&Function) -> bool) -> bool {
+    any(expr, |part| matches!(part, Expr::Function(call) if is(call)))
 }
 
 /// A generator that becomes a view.
@@ -84,7 +91,8 @@ struct Made {
     reads_others: bool,
 }
 
-/// Makes views of the generators of `select`, if it has several, or uses the columns of one.
+/// Makes views of the generators of `select`, if it has several, or a window over their rows, or
+/// uses the columns of one.
 ///
 /// # Errors
 /// A generator whose columns are not known.
@@ -118,7 +126,10 @@ pub(super) fn into_views(
             made.reads_others = reads_others;
         }
     }
-    if made.len() == 1 && !uses {
+    let is_window = |item: &SelectItem| {
+        item_expr(item).is_some_and(|expr| has_call(expr, |call| call.over.is_some()))
+    };
+    if made.len() == 1 && !uses && !items.iter().any(is_window) {
         return Ok(());
     }
     for one in made.iter().rev() {
