@@ -15,8 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::ast::{
-    arguments_mut, call, function_name, generator, generator_name, one_part, quoted_ident, take,
-    text,
+    arguments_mut, call, function_name, generator_name, one_part, quoted_ident, take, text,
 };
 use super::casts::as_int;
 use super::frame::{Frame, Resolved};
@@ -291,18 +290,19 @@ impl Rewriter<'_> {
         self.frames.last().expect("an item of a SELECT list is in a SELECT")
     }
 
+    /// What a generator's argument is a column of; without FROM, of the query around.
+    fn generating(&self) -> &Frame {
+        let own = self.frame();
+        let around = self.visible().find(|frame| !frame.relations.is_empty());
+        around.filter(|_| own.relations.is_empty()).unwrap_or(own)
+    }
+
     /// Gives an item of a SELECT list Spark's name; `struct_column.*` becomes several items.
     fn item(&mut self, item: SelectItem) -> Result<Vec<SelectItem>, Diagnostic> {
+        if let Some((expr, names)) = several_generators::generator_of(&item) {
+            return generators::items(self.lexed, self.generating(), expr, names);
+        }
         let (expr, alias) = match item {
-            SelectItem::UnnamedExpr(expr) if generator(&expr).is_some() => {
-                return generators::items(self.lexed, self.frame(), &expr, &[]);
-            }
-            SelectItem::ExprWithAlias { expr, alias } if generator(&expr).is_some() => {
-                return generators::items(self.lexed, self.frame(), &expr, &[alias]);
-            }
-            SelectItem::ExprWithAliases { expr, aliases } if generator(&expr).is_some() => {
-                return generators::items(self.lexed, self.frame(), &expr, &aliases);
-            }
             SelectItem::UnnamedExpr(expr) => (expr, None),
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias)),
             SelectItem::Wildcard(mut options) => {

@@ -48,7 +48,7 @@ pub(super) fn can_be_views(select: &Select) -> bool {
 }
 
 /// The expression of an item that is a generator, and the names that it has.
-fn generator_of(item: &SelectItem) -> Option<(&Expr, &[Ident])> {
+pub(super) fn generator_of(item: &SelectItem) -> Option<(&Expr, &[Ident])> {
     let (expr, names) = match item {
         SelectItem::UnnamedExpr(expr) => (expr, &[][..]),
         SelectItem::ExprWithAlias { expr, alias } => (expr, std::slice::from_ref(alias)),
