@@ -7,7 +7,7 @@ use datafusion::logical_expr::{
     Expr, Join, Limit, LogicalPlan, Sort, WindowFrame, WindowFrameBound, WindowFrameUnits,
 };
 
-use super::subqueries::{is_correlated, outer_columns, subquery_of};
+use super::subqueries::{is_correlated, is_random, outer_columns, subquery_of};
 
 /// Window functions whose result is a matter of the order.
 const ORDERED: &[&str] =
@@ -113,7 +113,7 @@ fn sort_keys(sort: &Sort) -> Result<()> {
 /// A condition is about pairs of rows, which Spark makes in no certain order and number.
 fn join_condition(join: &Join) -> Result<()> {
     let Some(condition) = &join.filter else { return Ok(()) };
-    if condition.is_volatile() {
+    if is_random(condition)? {
         return plan_err!(
             "the condition of a JOIN cannot have a value that is another one each time: compute it \
              in a subquery in FROM"

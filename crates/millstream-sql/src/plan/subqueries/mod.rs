@@ -35,6 +35,7 @@ use copies::Copies;
 use references::{has_subquery, node_has_subquery};
 use values::Input;
 
+pub(super) use copies::is_random;
 pub(super) use lateral::of_join;
 pub(super) use references::{is_correlated, outer_columns, subquery_of};
 
