@@ -1,5 +1,6 @@
 //! What the columns of PIVOT are called where no name was written: `2012`, `{2012, x}`, `[1, 2]`,
-//! and with several aggregates `2012_sum(a)`. A name that only an evaluation would tell has to be written.
+//! and with several aggregates `2012_sum(a)`. A name that only an evaluation would tell has to be
+//! written.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
