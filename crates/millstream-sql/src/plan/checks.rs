@@ -4,8 +4,10 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{
-    Expr, Limit, LogicalPlan, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    Expr, Join, Limit, LogicalPlan, Sort, WindowFrame, WindowFrameBound, WindowFrameUnits,
 };
+
+use super::subqueries::{is_correlated, is_random, outer_columns, subquery_of};
 
 /// Window functions whose result is a matter of the order.
 const ORDERED: &[&str] =
@@ -28,6 +30,8 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
                 }
             }
             LogicalPlan::Limit(limit) => not_null(limit)?,
+            LogicalPlan::Sort(sort) => sort_keys(sort)?,
+            LogicalPlan::Join(join) => join_condition(join)?,
             _ => {}
         }
         Ok(TreeNodeRecursion::Continue)
@@ -83,6 +87,59 @@ fn is_below_one(value: &ScalarValue) -> bool {
 
 fn is_beyond_int(value: &ScalarValue) -> bool {
     value.to_string().parse::<i64>().is_ok_and(|value| i32::try_from(value).is_err())
+}
+
+/// Spark sorts by values that it has for each row already.
+fn sort_keys(sort: &Sort) -> Result<()> {
+    for key in &sort.expr {
+        key.expr.apply(|expr| {
+            let is_refused = match expr {
+                Expr::Exists(_) | Expr::InSubquery(_) => true,
+                Expr::ScalarSubquery(subquery) => is_correlated(&subquery.subquery)?,
+                _ => false,
+            };
+            if is_refused {
+                return plan_err!(
+                    "ORDER BY takes no IN (SELECT ...), no EXISTS, and no subquery that refers to \
+                     the rows: give it a name in the SELECT list, and order by that"
+                );
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
+    Ok(())
+}
+
+/// A condition is about pairs of rows, which Spark makes in no certain order and number.
+fn join_condition(join: &Join) -> Result<()> {
+    let Some(condition) = &join.filter else { return Ok(()) };
+    if is_random(condition)? {
+        return plan_err!(
+            "the condition of a JOIN cannot have a value that is another one each time: compute it \
+             in a subquery in FROM"
+        );
+    }
+    let (left, right) = (join.left.schema(), join.right.schema());
+    condition.apply(|expr| {
+        let Some(subquery) = subquery_of(expr) else { return Ok(TreeNodeRecursion::Continue) };
+        let outer = outer_columns(&subquery.subquery)?;
+        let is_of_left = outer.iter().any(|column| left.has_column(column));
+        let is_of_right = outer.iter().any(|column| right.has_column(column));
+        if matches!(expr, Expr::ScalarSubquery(_)) && (is_of_left || is_of_right) {
+            return plan_err!(
+                "a subquery that is a value cannot refer to the rows in the condition of a JOIN: \
+                 write it in WHERE"
+            );
+        }
+        if is_of_left && is_of_right {
+            return plan_err!(
+                "a subquery in the condition of a JOIN can refer to columns of one side only: \
+                 write it in WHERE"
+            );
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
 }
 
 fn not_null(limit: &Limit) -> Result<()> {

@@ -148,6 +148,7 @@ fn widens(from: &DataType, to: &DataType) -> bool {
         (Some(from), Some(to)) => from <= to,
         (Some(_), None) => *to == DataType::Float64,
         _ if matches!((from, to), (DataType::Float32, DataType::Float64)) => true,
-        _ => from == to || from.is_null(),
+        // Whether elements may be NULL is no part of a type in SQL.
+        _ => from.is_null() || spark_type(from) == spark_type(to),
     }
 }

@@ -6,8 +6,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer;
 
-use super::ast::{cast, quoted_ident, take};
+use super::ast::{any, binary, call, cast, function_name, item_expr, quoted_ident, take};
 use super::frame::Frame;
+use super::routines::built_in;
 use super::{grouping, using};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
@@ -82,6 +83,36 @@ pub(crate) fn as_condition(having: &mut Expr) {
     };
     if is_number {
         take(having, |value| cast(value, DataType::Boolean));
+    }
+}
+
+/// HAVING of a query without GROUP BY and aggregates is about all rows as one group, which an
+/// aggregate says.
+pub(crate) fn having_of_all_rows(select: &mut Select) {
+    let is_grouped = match &select.group_by {
+        GroupByExpr::Expressions(groups, modifiers) => !groups.is_empty() || !modifiers.is_empty(),
+        GroupByExpr::All(_) => true,
+    };
+    let is_aggregate = |part: &Expr| match part {
+        Expr::Function(call) => built_in::is_aggregate(&function_name(call)),
+        _ => false,
+    };
+    let mut exprs = select.projection.iter().filter_map(item_expr).chain(&select.having);
+    if is_grouped || exprs.any(|expr| any(expr, is_aggregate)) {
+        return;
+    }
+    // What stands there for |> AGGREGATE asks for an aggregate.
+    let is_true = |having: &mut Expr| {
+        matches!(having, Expr::Value(ValueWithSpan { value: Value::Boolean(true), .. }))
+    };
+    if let Some(having) = select.having.take_if(|having| !is_true(having)) {
+        let span = having.span();
+        let number =
+            |digits: &str| Expr::Value(Value::Number(digits.into(), false).with_span(span));
+        let count = call("count", vec![number("1")], span);
+        let is_group = binary(count, BinaryOperator::GtEq, number("0"));
+        let having = Expr::Nested(Box::new(having));
+        select.having = Some(binary(is_group, BinaryOperator::And, having));
     }
 }
 

@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::ast::{arguments, call, cast, function_name, take};
+use super::frame::Frame;
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
 
@@ -75,6 +76,12 @@ pub(crate) fn bare_name(function: &Function) -> Option<&Ident> {
         (FunctionArguments::None, [ObjectNamePart::Identifier(name)]) => Some(name),
         _ => None,
     }
+}
+
+/// Whether a call without parentheses, `current_date`, has the name of a column of `frame`.
+pub(super) fn is_bare_column(frame: Option<&Frame>, function: &Function) -> bool {
+    let Some(name) = bare_name(function) else { return false };
+    frame.is_some_and(|frame| frame.resolve(std::slice::from_ref(name)).is_some())
 }
 
 /// `+x` as a call, except before a number.

@@ -186,10 +186,10 @@ fn into_fields(mut parts: Vec<String>, column: &Column, fields: &[Ident]) -> Res
             }
             _ => None,
         };
-        // A map's values are found by name as well.
+        // A map's values are found by name as well, if their keys are texts.
         if found.is_none()
             && wrong_field.is_none()
-            && let Some(known) = of.filter(|it| !matches!(it, DataType::Map(..)))
+            && let Some(known) = of.filter(|of| !has_text_keys(of))
         {
             wrong_field = Some((parts.len(), known));
         }
@@ -199,6 +199,16 @@ fn into_fields(mut parts: Vec<String>, column: &Column, fields: &[Ident]) -> Res
         data_type = data_type.and_then(known);
     }
     Resolved { parts, is_field: !fields.is_empty(), data_type, wrong_field, array_at }
+}
+
+fn has_text_keys(data_type: &DataType) -> bool {
+    let DataType::Map(entries, _) = data_type else { return false };
+    match entries.data_type() {
+        DataType::Struct(parts) => parts
+            .first()
+            .is_none_or(|key| matches!(key.data_type(), DataType::Utf8 | DataType::Null)),
+        _ => true,
+    }
 }
 
 /// A type, unless the text leaves it open.

@@ -7,7 +7,7 @@
 
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, Ident, SelectItem, Spanned, Value, ValueWithSpan,
+    Expr, Function, GroupByExpr, Ident, Select, SelectItem, Spanned, Value, ValueWithSpan,
 };
 
 use super::ast::{arguments, call, function_name, generator_name, quoted_ident, text};
@@ -34,6 +34,35 @@ pub(crate) fn columns(frame: &Frame, expr: &Expr, names: &[Ident]) -> Option<Vec
     let Expr::Function(function) = expr else { return None };
     let name = generator_name(function)?;
     read(frame, &name, function, names).ok().map(|generator| generator.columns)
+}
+
+/// GROUP BY finds no column of a generator, which has rows only when the groups are made.
+pub(crate) fn as_key(lexed: &Lexed, select: &Select, frame: &Frame) -> Option<Diagnostic> {
+    let GroupByExpr::Expressions(groups, _) = &select.group_by else { return None };
+    if frame.relations.iter().any(|relation| relation.columns.is_none()) {
+        return None;
+    }
+    let generated = select.projection.iter().flat_map(|item| {
+        let columns = match item {
+            SelectItem::ExprWithAlias { expr, alias } => {
+                columns(frame, expr, std::slice::from_ref(alias))
+            }
+            SelectItem::ExprWithAliases { expr, aliases } => columns(frame, expr, aliases),
+            _ => None,
+        };
+        columns.unwrap_or_default()
+    });
+    let names: Vec<String> = generated.map(|column| column.name).collect();
+    let key = groups.iter().find_map(|group| match group {
+        Expr::Identifier(key) => {
+            let is_generated = names.iter().any(|name| name.eq_ignore_ascii_case(&key.value));
+            (is_generated && frame.resolve(std::slice::from_ref(key)).is_none()).then_some(key)
+        }
+        _ => None,
+    })?;
+    let message = format!("GROUP BY finds no column `{}`, which a generator makes", key.value);
+    let help = "write the generator in a subquery in FROM";
+    Some(Diagnostic { span: lexed.span(key.span), ..Diagnostic::nowhere(message).help(help) })
 }
 
 /// The items of a SELECT list that `expr`, a generator, stands for.

@@ -59,6 +59,7 @@ pub(crate) fn modifiers_into_sets(
         for expr in sets.iter_mut().flatten() {
             *expr = meant(lexed, items, frame, expr)?;
         }
+        as_one(sets);
         spell_out(group);
     }
     // A column in no set is NULL in all rows. DataFusion knows only those in sets, so there is one
@@ -80,6 +81,32 @@ pub(crate) fn modifiers_into_sets(
 
 fn is_same(one: &Expr, other: &Expr) -> bool {
     one.to_string().eq_ignore_ascii_case(&other.to_string())
+}
+
+/// `a + b` and `b + a` are one expression to Spark: the first stands for both.
+fn as_one(sets: &mut [Vec<Expr>]) {
+    let mut known: Vec<Expr> = Vec::new();
+    for expr in sets.iter_mut().flatten() {
+        match known.iter().find(|known| is_exchanged(known, expr)) {
+            Some(first) => expr.clone_from(first),
+            None if matches!(expr, Expr::BinaryOp { .. }) => known.push(expr.clone()),
+            None => {}
+        }
+    }
+}
+
+fn is_exchanged(one: &Expr, other: &Expr) -> bool {
+    let (
+        Expr::BinaryOp { left, op, right },
+        Expr::BinaryOp { left: other_left, op: other_op, right: other_right },
+    ) = (one, other)
+    else {
+        return false;
+    };
+    op == other_op
+        && matches!(op, BinaryOperator::Plus | BinaryOperator::Multiply)
+        && is_same(left, other_right)
+        && is_same(right, other_left)
 }
 
 /// What a number or an alias in a set stands for.

@@ -64,6 +64,7 @@ fn pretty(expr: &Expr) -> String {
         },
         Expr::BinaryOp { left, op, right } => format!("({} {op} {})", pretty(left), pretty(right)),
         Expr::UnaryOp { op: UnaryOperator::Not, expr } => format!("(NOT {})", pretty(expr)),
+        Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr } => format!("~{}", pretty(expr)),
         Expr::UnaryOp { op, expr } => format!("({op} {})", pretty(expr)),
         Expr::IsNull(inner) => format!("({} IS NULL)", pretty(inner)),
         Expr::IsNotNull(inner) => format!("({} IS NOT NULL)", pretty(inner)),

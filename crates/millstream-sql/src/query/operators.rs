@@ -1,11 +1,13 @@
 //! Spark's operators that DataFusion has as calls, and the other way round.
 
 use datafusion::sql::sqlparser::ast::{
-    CaseWhen, CeilFloorKind, DataType, Expr, Function, FunctionArguments, Spanned, UnaryOperator,
-    Value, helpers::attached_token::AttachedToken,
+    BinaryOperator, CaseWhen, CeilFloorKind, DataType, Expr, Function, FunctionArguments, Spanned,
+    UnaryOperator, Value, helpers::attached_token::AttachedToken,
 };
 
 use super::ast::{arguments, call, cast, function_name, text};
+use super::casts::as_int;
+use crate::syntax::lexer::UNSIGNED_SHIFT;
 
 /// `a RLIKE b` as a call.
 pub(crate) fn rlike(expr: Expr) -> Expr {
@@ -13,6 +15,23 @@ pub(crate) fn rlike(expr: Expr) -> Expr {
     let span = expr.span();
     let call = call("rlike", vec![*expr, *pattern], span);
     if negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) } } else { call }
+}
+
+/// `a >>> b` and `~a` as calls.
+pub(crate) fn of_bits(expr: &mut Expr) {
+    let (name, mut args) = match &*expr {
+        Expr::BinaryOp { left, op: BinaryOperator::Custom(op), right }
+            if op.as_str() == UNSIGNED_SHIFT =>
+        {
+            ("shiftrightunsigned", vec![(**left).clone(), (**right).clone()])
+        }
+        Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr } => {
+            ("bitwise_not", vec![(**expr).clone()])
+        }
+        _ => return,
+    };
+    args.iter_mut().for_each(as_int);
+    *expr = call(name, args, expr.span());
 }
 
 /// `ceil(a, places)` and `floor(a, places)` as calls, which sqlparser reads as something else.

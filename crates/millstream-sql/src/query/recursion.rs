@@ -7,8 +7,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Query, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor, Visit, Visitor,
-    WildcardAdditionalOptions,
+    Query, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor, Visit, VisitMut, Visitor,
+    VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
@@ -74,15 +74,39 @@ pub(super) fn enclose(query: &mut Query) {
     *query = query_around(vec![all], inner, alias);
 }
 
-/// Gives the whole numbers of an inline table that is the first part of a query their type, as
-/// those in a SELECT list have it: the second part is planned with it.
-pub(super) fn with_types(first: &mut SetExpr) {
-    let SetExpr::Select(select) = first else { return };
-    for tables in &mut select.from {
-        if let TableFactor::Derived { subquery, .. } = &mut tables.relation
-            && let SetExpr::Values(values) = subquery.body.as_mut()
-        {
+/// Gives the whole numbers of inline tables their type, as those in a SELECT list have it: what
+/// reads the tables is planned with it.
+pub(super) fn with_types(tables: &mut impl VisitMut) {
+    let _: ControlFlow<()> = tables.visit(&mut Typing);
+}
+
+struct Typing;
+
+impl VisitorMut for Typing {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let SetExpr::Values(values) = query.body.as_mut() {
             values.rows.iter_mut().flat_map(|row| &mut row.content).for_each(as_int);
         }
+        ControlFlow::Continue(())
     }
+}
+
+/// Moves the WITH clause of a query that may read itself into its first part, where the other part
+/// reads nothing of it.
+pub(super) fn move_with(query: &mut Query) {
+    let Some(with) = &query.with else { return };
+    let SetExpr::SetOperation { op: SetOperator::Union, left, right, .. } = query.body.as_mut()
+    else {
+        return;
+    };
+    let is_read = |name: &str| Visit::visit(&**right, &mut Search(name)).is_break();
+    if with.cte_tables.iter().any(|cte| is_read(&cte.alias.name.value)) {
+        return;
+    }
+    let mut first = query_of(Vec::new(), Vec::new());
+    std::mem::swap(&mut first.body, left);
+    first.with = query.with.take();
+    **left = SetExpr::Query(Box::new(first));
 }

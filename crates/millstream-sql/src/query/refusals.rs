@@ -2,6 +2,8 @@
 //! with what to write instead, since an answer that is wrong is worse than none.
 //!
 //! Several generators in one SELECT list multiply their rows; a window over them sees those rows.
+//! Others have no answer in Spark: USING and NATURAL beside LATERAL, and calls of what is no such
+//! function.
 //!
 //! Subqueries of a query over a stream are left to DataFusion, since the plan's joins for them
 //! (`plan::subqueries`) read the rows around a subquery twice:
@@ -12,14 +14,16 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, LimitClause, Query, Select, SelectItem, SetExpr, Spanned,
-    UnaryOperator, Visit, Visitor,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, GroupByExpr, JoinConstraint,
+    JoinOperator, LimitClause, Query, Select, SelectItem, SetExpr, Spanned, TableFactor,
+    UnaryOperator, Value, ValueWithSpan, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
-use super::ast::{any, function_name, generator};
+use super::ast::{any, function_name, generator, one_part};
 use super::prepared::{ReadMode, TableRead};
 use super::routines::built_in;
+use super::several_generators;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::syntax::lexer::Lexed;
 
@@ -41,7 +45,8 @@ impl Visitor for Check<'_> {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        self.generators(&select.projection);
+        self.generators(select);
+        self.lateral_joins(select);
         if self.is_stream {
             for condition in select.selection.iter().chain(&select.having) {
                 self.condition(condition);
@@ -50,8 +55,19 @@ impl Visitor for Check<'_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, args: Some(args), .. } = factor
+            && one_part(name).is_some_and(|name| name.eq_ignore_ascii_case("range"))
+            && args.args.iter().any(is_null_argument)
+        {
+            self.wrong(name.span(), "`range` takes whole numbers, and NULL is none", "");
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
+            Expr::Function(function) => self.call(function),
             Expr::Exists { subquery, .. } if self.is_stream => self.exists(expr, subquery),
             Expr::InSubquery { subquery, negated, .. }
                 if self.is_stream && aggregates(subquery) && (*negated || !is_null(subquery)) =>
@@ -75,8 +91,44 @@ impl Check<'_> {
         self.found.0.push(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
     }
 
-    fn generators(&mut self, items: &[SelectItem]) {
-        let exprs = items.iter().filter_map(|item| match item {
+    fn wrong(&mut self, span: tokenizer::Span, message: &str, help: &str) {
+        let span = self.lexed.span(span);
+        let diagnostic = Diagnostic::nowhere(message);
+        let diagnostic = if help.is_empty() { diagnostic } else { diagnostic.help(help) };
+        self.found.0.push(Diagnostic { span, ..diagnostic });
+    }
+
+    fn lateral_joins(&mut self, select: &Select) {
+        for join in select.from.iter().flat_map(|tables| &tables.joins) {
+            let is_lateral = matches!(
+                join.relation,
+                TableFactor::Derived { lateral: true, .. }
+                    | TableFactor::Function { lateral: true, .. }
+            );
+            let constraint = join_constraint!(&join.join_operator);
+            let merges =
+                matches!(constraint, Some(JoinConstraint::Using(_) | JoinConstraint::Natural));
+            if is_lateral && merges {
+                let message = "a join with LATERAL takes neither USING nor NATURAL";
+                self.wrong(join.relation.span(), message, "write ON, or WHERE in the subquery");
+            }
+        }
+    }
+
+    fn call(&mut self, function: &Function) {
+        let name = function_name(function);
+        if !function.within_group.is_empty() && built_in::is_no_aggregate(&name) {
+            let message = format!("`{name}` takes no WITHIN GROUP, which is for aggregates");
+            self.wrong(function.name.span(), &message, "");
+        }
+        if name == "range" {
+            let message = "`range` makes rows: it stands in FROM";
+            self.wrong(function.name.span(), message, "write sequence(0, n - 1) for an array");
+        }
+    }
+
+    fn generators(&mut self, select: &Select) {
+        let exprs = select.projection.iter().filter_map(|item| match item {
             SelectItem::UnnamedExpr(expr)
             | SelectItem::ExprWithAlias { expr, .. }
             | SelectItem::ExprWithAliases { expr, .. } => Some(expr),
@@ -85,6 +137,9 @@ impl Check<'_> {
         let exprs: Vec<&Expr> = exprs.collect();
         let mut generators = exprs.iter().filter(|expr| generator(expr).is_some());
         if generators.next().is_none() {
+            return;
+        }
+        if !self.is_stream && several_generators::can_be_views(select) {
             return;
         }
         if let Some(second) = generators.next() {
@@ -154,6 +209,16 @@ impl Check<'_> {
             self.refuse(expr.span(), what, help);
         }
     }
+}
+
+fn is_null_argument(argument: &FunctionArg) -> bool {
+    matches!(
+        argument,
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(ValueWithSpan {
+            value: Value::Null,
+            ..
+        })))
+    )
 }
 
 /// Whether an expression is IN (SELECT ...) alone, negated or not.

@@ -118,6 +118,9 @@ impl VisitorMut for Resolver<'_> {
             let before = std::mem::take(&mut self.size);
             let recursive = if may_recurse { self.recursive(cte)? } else { None };
             if recursive.is_none() {
+                if may_recurse {
+                    recursion::with_types(&mut *cte.query);
+                }
                 VisitMut::visit(&mut cte.query, self)?;
             }
             let size = std::mem::replace(&mut self.size, before);
@@ -269,6 +272,7 @@ impl Resolver<'_> {
             let message = format!("`{}` {message}", name.value);
             Diagnostic { span, ..Diagnostic::nowhere(message).help(help) }
         };
+        recursion::move_with(&mut cte.query);
         let Some((first, rest, all)) = recursion::parts(&mut cte.query) else {
             let message = "can read itself only as first UNION ALL rest";
             let help = "put WITH, ORDER BY and LIMIT into the parts, or into a query around it";

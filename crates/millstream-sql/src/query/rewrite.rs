@@ -16,8 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::ast::{
-    arguments_mut, call, function_name, generator, generator_name, one_part, quoted_ident, take,
-    text,
+    arguments_mut, call, function_name, generator_name, one_part, quoted_ident, take, text,
 };
 use super::casts::as_int;
 use super::frame::{Frame, Resolved};
@@ -29,8 +28,9 @@ use super::settings::Settings;
 use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, interval_columns, intervals, lambda_calls,
-    lateral, lateral_alias, lateral_values, laterals, like, percentiles, result_names, rows,
-    sorting, structs, time_literals, twins, units, using, wildcards, window_calls,
+    lateral, lateral_alias, lateral_values, laterals, like, operators, outer_aggregates,
+    percentiles, result_names, rows, several_generators, sorting, structs, time_literals, twins,
+    units, using, wildcards, window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -124,6 +124,9 @@ impl VisitorMut for Rewriter<'_> {
             }
         }
         self.taken.push((with, known));
+        if self.is_batch {
+            outer_aggregates::into_conditions(query, &mut self.scopes);
+        }
         if self.depth == 1 {
             self.is_one_select = matches!(query.body.as_ref(), SetExpr::Select(_));
         }
@@ -155,6 +158,10 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         select.named_window.iter_mut().for_each(intervals::frame_of_window);
+        if self.is_batch {
+            let made = several_generators::into_views(self.lexed, select, &mut self.scopes);
+            self.found.0.extend(made.err());
+        }
         let mut frame = self.scopes.frame(select);
         self.complete(select, &mut frame);
         let (result, size) = (self.is_outermost(), &self.put_in);
@@ -171,7 +178,10 @@ impl VisitorMut for Rewriter<'_> {
         using::spell_columns(select, &frame);
         if self.is_batch {
             result_names::settle(select, &frame);
+            select.having.iter_mut().for_each(blocks::as_condition);
+            blocks::having_of_all_rows(select);
             self.found.0.extend(twins::check(self.lexed, select, &frame));
+            self.found.0.extend(generators::as_key(self.lexed, select, &frame));
             if !self.is_outermost() {
                 twins::expand(select, &frame);
             }
@@ -293,18 +303,19 @@ impl Rewriter<'_> {
         self.frames.last().expect("an item of a SELECT list is in a SELECT")
     }
 
+    /// What a generator's argument is a column of; without FROM, of the query around.
+    fn generating(&self) -> &Frame {
+        let own = self.frame();
+        let around = self.visible().find(|frame| !frame.relations.is_empty());
+        around.filter(|_| own.relations.is_empty()).unwrap_or(own)
+    }
+
     /// Gives an item of a SELECT list Spark's name; `struct_column.*` becomes several items.
     fn item(&mut self, item: SelectItem) -> Result<Vec<SelectItem>, Diagnostic> {
+        if let Some((expr, names)) = several_generators::generator_of(&item) {
+            return generators::items(self.lexed, self.generating(), expr, names);
+        }
         let (expr, alias) = match item {
-            SelectItem::UnnamedExpr(expr) if generator(&expr).is_some() => {
-                return generators::items(self.lexed, self.frame(), &expr, &[]);
-            }
-            SelectItem::ExprWithAlias { expr, alias } if generator(&expr).is_some() => {
-                return generators::items(self.lexed, self.frame(), &expr, &[alias]);
-            }
-            SelectItem::ExprWithAliases { expr, aliases } if generator(&expr).is_some() => {
-                return generators::items(self.lexed, self.frame(), &expr, &aliases);
-            }
             SelectItem::UnnamedExpr(expr) => (expr, None),
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias)),
             SelectItem::Wildcard(mut options) => {
@@ -368,6 +379,12 @@ impl Rewriter<'_> {
         };
         let parts: Vec<Ident> = name.0.iter().filter_map(|part| part.as_ident().cloned()).collect();
         if let Some(relation) = one_part(&name).and_then(|name| self.frame().relation(&name)) {
+            if self.is_batch
+                && !self.is_outermost()
+                && let Some(items) = wildcards::of_natural_join(self.frame(), relation, &options)
+            {
+                return Ok(items);
+            }
             if let Some(spelled) = &relation.name {
                 name = ObjectName(vec![ObjectNamePart::Identifier(Ident {
                     value: spelled.clone(),
@@ -410,6 +427,7 @@ impl Rewriter<'_> {
         like::rewrite(self.lexed, expr, self.is_batch)?;
         percentiles::rewrite(self.lexed, expr, self.is_batch)?;
         units::rewrite(self.lexed, expr)?;
+        operators::of_bits(expr);
         casts::rewrite(self.lexed, expr)?;
         match expr {
             Expr::Identifier(ident) => match self.merged_value(ident) {
@@ -437,7 +455,7 @@ impl Rewriter<'_> {
                 let values = std::mem::take(values);
                 *expr = structs::named_struct(self.lexed, self.frames.last(), values)?;
             }
-            Expr::Function(function) if self.is_bare_column(function) => {
+            Expr::Function(function) if casts::is_bare_column(self.frames.last(), function) => {
                 if let Some(mut name) = casts::bare_name(function).cloned() {
                     self.identifier(&mut name)?;
                     *expr = Expr::Identifier(name);
@@ -499,12 +517,6 @@ impl Rewriter<'_> {
     fn parameter(&self, name: &str) -> Option<&String> {
         let name = name.to_lowercase();
         self.parameters.iter().rev().flatten().find(|parameter| **parameter == name)
-    }
-
-    /// Whether a call without parentheses, `current_date`, has the name of a column.
-    fn is_bare_column(&self, function: &Function) -> bool {
-        let Some(name) = casts::bare_name(function) else { return false };
-        self.frames.last().is_some_and(|frame| frame.resolve(std::slice::from_ref(name)).is_some())
     }
 
     /// The column of FROM that a name in ORDER BY means, since the result has several of the name.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, JoinConstraint, JoinOperator, LateralView, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins,
+    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, Values,
     WildcardAdditionalOptions,
 };
 
@@ -24,12 +24,20 @@ pub(crate) struct Scopes {
     tables: HashMap<String, SchemaRef>,
     /// Visible common table expressions, innermost last.
     pub(crate) ctes: Vec<(String, Option<Vec<Column>>)>,
+    /// How many names were made.
+    numbers: usize,
 }
 
 impl Scopes {
     /// `tables` are the columns of what is read, by registered name.
     pub(crate) fn new(tables: HashMap<String, SchemaRef>) -> Self {
-        Self { tables, ctes: Vec::new() }
+        Self { tables, ctes: Vec::new(), numbers: 0 }
+    }
+
+    /// A number for names that no query has, another one each time.
+    pub(crate) fn next_number(&mut self) -> usize {
+        self.numbers += 1;
+        self.numbers
     }
 
     /// The relations of a FROM clause.
@@ -107,6 +115,7 @@ impl Scopes {
             SetExpr::Select(select) => self.columns_of_select(select),
             SetExpr::Query(query) => self.columns_of_query(query),
             SetExpr::SetOperation { left, .. } => self.columns_of_body(left),
+            SetExpr::Values(values) => Some(columns_of_values(values)),
             _ => None,
         }
     }
@@ -195,6 +204,20 @@ impl Scopes {
             _ => Frame::default(),
         }
     }
+}
+
+/// The columns of an inline table, with the types of those that are structs alike in all rows.
+fn columns_of_values(values: &Values) -> Vec<Column> {
+    let frame = Frame::default();
+    let width = values.rows.first().map_or(0, |row| row.content.len());
+    let columns = (0..width).map(|at| {
+        let types = values.rows.iter().map(|row| frame.data_type(row.content.get(at)?));
+        let mut types = types.map(|data_type| data_type.filter(|of| of.is_nested()));
+        let first = types.next().flatten();
+        let is_one = matches!(first, Some(DataType::Struct(_))) && types.all(|of| of == first);
+        Column { name: format!("col{}", at + 1), data_type: first.filter(|_| is_one) }
+    });
+    columns.collect()
 }
 
 /// The relation of a lateral view; `within` is the relation that has its column.

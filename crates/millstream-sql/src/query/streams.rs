@@ -13,9 +13,9 @@ use std::time::Duration;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use super::brackets::Brackets;
-use super::dialects;
 use super::lambda_calls::is_exists_call;
 use super::typed_numbers::TypedNumber;
+use super::{dialects, scripts};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::cursor::{Cursor, Name};
 use crate::syntax::lexer::{Lexed, Lexeme, SparkDialect};
@@ -132,6 +132,7 @@ struct Extraction<'a> {
 impl Extraction<'_> {
     fn step(&mut self) -> Result<(), Diagnostic> {
         dialects::check(&self.cursor)?;
+        scripts::check(&self.cursor)?;
         if self.in_from() && self.cursor.is_word("WATERMARK") && self.follows_a_table() {
             return self.watermark();
         }

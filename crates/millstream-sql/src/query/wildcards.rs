@@ -5,9 +5,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
-use super::ast::quoted_ident;
+use super::ast::{qualified, quoted_ident};
 use super::casts::as_int;
-use super::frame::{Column, Frame, Visible};
+use super::frame::{Column, Frame, Relation, Visible};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
 
@@ -80,6 +80,21 @@ pub(crate) fn excepts(options: &WildcardAdditionalOptions, column: &str) -> bool
             .chain(&except.additional_elements)
             .any(|name| name.value.eq_ignore_ascii_case(column))
     })
+}
+
+/// The columns of `t.*` where `t` is part of a NATURAL JOIN, whose query DataFusion would take for
+/// one without those of them that the join compares.
+pub(crate) fn of_natural_join(
+    frame: &Frame,
+    relation: &Relation,
+    options: &WildcardAdditionalOptions,
+) -> Option<Vec<SelectItem>> {
+    if frame.merged.is_some() || options.opt_replace.is_some() {
+        return None;
+    }
+    let (name, columns) = (relation.name.as_ref()?, relation.columns.as_ref()?);
+    let kept = columns.iter().filter(|column| !excepted(options, column));
+    Some(kept.map(|column| SelectItem::UnnamedExpr(qualified(name, &column.name))).collect())
 }
 
 /// The expression that takes the place of a column.

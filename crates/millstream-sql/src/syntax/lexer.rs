@@ -113,13 +113,22 @@ impl Dialect for SparkDialect {
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         self.guard.parse_prefix(parser)
     }
-    /// `a DIV b`, the division of whole numbers.
+    /// `a DIV b`, the division of whole numbers, and `a >>> b`, which is two tokens.
     fn parse_infix(
         &self,
         parser: &mut Parser<'_>,
         left: &Expr,
         precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
+        if is_unsigned_shift(parser) {
+            parser.advance_token();
+            parser.advance_token();
+            return Some(parser.parse_subexpr(precedence).map(|right| Expr::BinaryOp {
+                left: Box::new(left.clone()),
+                op: BinaryOperator::Custom(UNSIGNED_SHIFT.to_owned()),
+                right: Box::new(right),
+            }));
+        }
         parser.parse_keyword(Keyword::DIV).then(|| {
             Ok(Expr::BinaryOp {
                 left: Box::new(left.clone()),
@@ -128,6 +137,17 @@ impl Dialect for SparkDialect {
             })
         })
     }
+}
+
+/// Shifts a number's bits to the right and fills them up with zeros.
+pub(crate) const UNSIGNED_SHIFT: &str = ">>>";
+
+/// True before `>>` and `>` with nothing in between.
+fn is_unsigned_shift(parser: &Parser<'_>) -> bool {
+    let (first, second) = (parser.peek_token_ref(), parser.peek_nth_token_ref(1));
+    first.token == Token::ShiftRight
+        && second.token == Token::Gt
+        && first.span.end == second.span.start
 }
 
 /// A token that means something, with its place in both units.

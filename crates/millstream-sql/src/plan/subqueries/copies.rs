@@ -85,7 +85,7 @@ pub(super) fn has_random(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// Whether `expr` may have another value when it is computed again for the same row.
-fn is_random(expr: &Expr) -> Result<bool> {
+pub(in crate::plan) fn is_random(expr: &Expr) -> Result<bool> {
     expr.exists(|expr| {
         let Expr::ScalarFunction(call) = expr else { return Ok(false) };
         Ok(expr.is_volatile_node() && !STEADY.contains(&call.func.name()))

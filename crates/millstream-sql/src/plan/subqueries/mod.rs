@@ -35,8 +35,9 @@ use copies::Copies;
 use references::{has_subquery, node_has_subquery};
 use values::Input;
 
+pub(super) use copies::is_random;
 pub(super) use lateral::of_join;
-pub(super) use references::is_correlated;
+pub(super) use references::{is_correlated, outer_columns, subquery_of};
 
 /// Makes joins of subqueries. `is_stream` tells a plan that reads a stream.
 pub(super) fn joined(
@@ -215,23 +216,13 @@ impl Walk {
         let mut right = Input::of_outer_join(self, Arc::unwrap_or_clone(join.right));
         let mut conditions = stay;
         for condition in change {
-            let mut used: Vec<Column> = condition.column_refs().into_iter().cloned().collect();
-            condition.apply(|expr| {
-                if let Some(subquery) = references::subquery_of(expr) {
-                    used.extend(references::outer_columns(&subquery.subquery)?);
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-            let of = |side: &Input<'_>| used.iter().all(|one| side.plan.schema().has_column(one));
-            conditions.push(if of(&right) {
+            let used = used_columns(&condition)?;
+            conditions.push(if right.has_all(&used) {
                 right.expr(condition)?
-            } else if of(&left) {
+            } else if left.has_all(&used) {
                 left.expr(condition)?
             } else {
-                return plan_err!(
-                    "a subquery in the condition of an outer JOIN can refer to columns of one \
-                     side only"
-                );
+                of_both(condition, &mut left, &mut right)?
             });
         }
         let joined = Join::try_new(
@@ -247,6 +238,40 @@ impl Walk {
         let columns: Vec<Expr> = columns.into_iter().map(Expr::Column).collect();
         LogicalPlanBuilder::from(LogicalPlan::Join(joined)).project(columns)?.build()
     }
+}
+
+/// A condition about both sides of a join, each of whose subqueries is about one of them.
+fn of_both<'a>(condition: Expr, left: &mut Input<'a>, right: &mut Input<'a>) -> Result<Expr> {
+    let changed = condition.transform_up(|expr| {
+        if references::subquery_of(&expr).is_none() {
+            return Ok(Transformed::no(expr));
+        }
+        let used = used_columns(&expr)?;
+        let side = match (right.has_all(&used), left.has_all(&used)) {
+            (true, _) => &mut *right,
+            (false, true) => &mut *left,
+            (false, false) => {
+                return plan_err!(
+                    "a subquery in the condition of an outer JOIN can refer to columns of one \
+                     side only"
+                );
+            }
+        };
+        side.expr(expr).map(Transformed::yes)
+    })?;
+    Ok(changed.data)
+}
+
+/// The columns that `expr` is about, also those that its subqueries refer to.
+fn used_columns(expr: &Expr) -> Result<Vec<Column>> {
+    let mut used: Vec<Column> = expr.column_refs().into_iter().cloned().collect();
+    expr.apply(|expr| {
+        if let Some(subquery) = references::subquery_of(expr) {
+            used.extend(references::outer_columns(&subquery.subquery)?);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(used)
 }
 
 /// What has no plan over a stream, or one with another answer.

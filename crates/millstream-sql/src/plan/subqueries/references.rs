@@ -14,7 +14,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
 
 /// The subquery that `expr` itself is or has, not within its arguments.
-pub(super) fn subquery_of(expr: &Expr) -> Option<&Subquery> {
+pub(in crate::plan) fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     match expr {
         Expr::Exists(Exists { subquery, .. })
         | Expr::InSubquery(InSubquery { subquery, .. })
@@ -45,7 +45,7 @@ pub(super) fn node_has_subquery(node: &LogicalPlan) -> Result<bool> {
 }
 
 /// The columns outside of `plan` that it refers to, each once.
-pub(super) fn outer_columns(plan: &LogicalPlan) -> Result<Vec<Column>> {
+pub(in crate::plan) fn outer_columns(plan: &LogicalPlan) -> Result<Vec<Column>> {
     let mut found = Vec::new();
     of_plan(plan, &[], &mut found)?;
     Ok(found)

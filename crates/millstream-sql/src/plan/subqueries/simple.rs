@@ -118,7 +118,8 @@ pub(super) fn has_equal_cast(plan: &LogicalPlan) -> Result<bool> {
 /// Which conditions over columns of a schema may refer to the query around the subquery.
 type MayBe = fn(&Expr, &DFSchema) -> bool;
 
-/// Whether only conditions of WHERE refer to the query around the subquery.
+/// Whether only conditions of WHERE refer to the query around the subquery. DataFusion finds none
+/// of them below an ORDER BY of what is not selected.
 fn is_filtered(subquery: &Subquery, may_be: MayBe) -> Result<bool> {
     let plan = subquery.subquery.as_ref();
     if !is_correlated(plan)? {
@@ -149,7 +150,6 @@ fn is_filtered_plan(plan: &LogicalPlan, may_be: MayBe) -> Result<bool> {
         }
         LogicalPlan::Projection(_)
         | LogicalPlan::SubqueryAlias(_)
-        | LogicalPlan::Sort(_)
         | LogicalPlan::Distinct(Distinct::All(_)) => {
             Ok(own()? && is_filtered_plan(plan.inputs()[0], may_be)?)
         }

@@ -47,6 +47,11 @@ impl<'a> Input<'a> {
         Self { knows_null: true, ..Self::new(walk, plan) }
     }
 
+    /// Whether `columns` are all its own.
+    pub(super) fn has_all(&self, columns: &[Column]) -> bool {
+        columns.iter().all(|one| self.plan.schema().has_column(one))
+    }
+
     /// `expr` with columns in the place of subqueries.
     pub(super) fn expr(&mut self, expr: Expr) -> Result<Expr> {
         let changed = negations::within(expr)?.transform_up(|expr| {

@@ -1,5 +1,5 @@
-//! Texts that stand side by side, which are one, names that are written as texts, and literals of
-//! TIMESTAMP_LTZ, which is TIMESTAMP.
+//! Texts that stand side by side, which are one, names that are written as texts, and words that
+//! sqlparser would read otherwise: TIMESTAMP_LTZ before a text, and columns called `all`.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -19,14 +19,21 @@ pub(super) fn is_identifier(tokens: &[Lexeme], at: usize) -> bool {
         && matches!(tokens.get(at + 2).map(|next| &next.token), Some(Token::SingleQuotedString(_)))
 }
 
-/// True at `TIMESTAMP_LTZ '...`.
-pub(super) fn is_moment(tokens: &[Lexeme], at: usize) -> bool {
+/// True at `TIMESTAMP_LTZ '...'`, which is `TIMESTAMP '...'`.
+pub(super) fn is_local_timestamp(tokens: &[Lexeme], at: usize) -> bool {
     tokens[at].is_word("TIMESTAMP_LTZ")
-        && matches!(tokens.get(at + 1).map(|next| &next.token), Some(Token::SingleQuotedString(_)))
+        && tokens.get(at + 1).is_some_and(|next| matches!(next.token, Token::SingleQuotedString(_)))
 }
 
-/// `'a' 'b'` as `'ab'`, `IDENTIFIER('t.' || 'a')` as `t.a`, and `TIMESTAMP_LTZ '...'` as
-/// `TIMESTAMP '...'`.
+/// True at the first of several columns, where that is called `all`.
+pub(super) fn is_column_all(tokens: &[Lexeme], at: usize) -> bool {
+    let before = at.checked_sub(1).map(|before| &tokens[before]);
+    tokens[at].is_word("ALL")
+        && tokens.get(at + 1).is_some_and(|next| next.token == Token::Comma)
+        && before.is_some_and(|before| before.is_word("SELECT") || before.is_word("BY"))
+}
+
+/// `'a' 'b'` as `'ab'`, and `IDENTIFIER('t.' || 'a')` as `t.a`.
 pub(super) fn plain(tokens: &[Lexeme]) -> Vec<Lexeme> {
     let mut plain: Vec<Lexeme> = Vec::with_capacity(tokens.len());
     let mut at = 0;
@@ -42,14 +49,19 @@ pub(super) fn plain(tokens: &[Lexeme]) -> Vec<Lexeme> {
         }
         if is_identifier(tokens, at)
             && let Some((name, length)) = name(&tokens[at..])
+            // Such a name is a whole one.
+            && tokens.get(at + length).is_none_or(|next| next.token != Token::Period)
         {
             plain.extend(name);
             at += length;
             continue;
         }
-        plain.push(match is_moment(tokens, at) {
-            true => Added(lexeme).word("TIMESTAMP"),
-            false => lexeme.clone(),
+        plain.push(if is_local_timestamp(tokens, at) {
+            Added(lexeme).word("TIMESTAMP")
+        } else if is_column_all(tokens, at) {
+            Added(lexeme).token(Token::make_word("all", Some('`')))
+        } else {
+            lexeme.clone()
         });
         at += 1;
     }

@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::tokens::outside;
 use crate::diagnostic::{Diagnostic, Span};
+use crate::query::routines::built_in;
 use crate::syntax::lexer::Lexeme;
 
 /// Aggregates that are an empty array over no rows.
@@ -61,7 +62,8 @@ pub(super) fn check(aggregates: &[&[Lexeme]], place: Span) -> Result<(), Diagnos
     let (mut differs, mut other) = (None, None);
     for aggregate in aggregates {
         let calls: Vec<usize> = (0..aggregate.len()).filter(|at| calls(aggregate, *at)).collect();
-        if calls.is_empty() {
+        let is_none = |at: &usize| aggregate[*at].word().is_some_and(built_in::is_no_aggregate);
+        if calls.iter().all(is_none) {
             let at = aggregate.first().map_or(place, |first| first.span);
             let message = "PIVOT computes aggregates, and here is none";
             return Err(Diagnostic::at(at, message).help("write PIVOT (sum(a) FOR ...)"));

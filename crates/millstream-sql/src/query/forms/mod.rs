@@ -1,6 +1,6 @@
 //! Forms of queries that sqlparser does not know, as those that it knows: Spark's pipe syntax,
-//! `TABLE t`, FROM before SELECT, PIVOT, texts side by side, `VALUES 1, 2`, `IDENTIFIER('...')`,
-//! `TIMESTAMP_LTZ '...'`.
+//! `TABLE t`, FROM before SELECT, PIVOT, texts side by side, `VALUES 1, 2`, `(1 AS a, 2 AS b)`,
+//! sets within GROUPING SETS, `trim(BOTH FROM x)`, `IDENTIFIER('...')`, `TIMESTAMP_LTZ '...'`.
 //!
 //! `FROM t |> WHERE a > 1 |> EXTEND a + 1 AS b |> ORDER BY b` is read here, before sqlparser sees
 //! it, and becomes `SELECT * FROM (SELECT *, a + 1 AS b FROM t WHERE (a > 1)) ORDER BY b`. All
@@ -11,9 +11,12 @@
 //! begin with, [`relation`] is what its steps have made so far, and [`steps`] are the operators;
 //! [`pivots`] are PIVOT and UNPIVOT.
 
+mod column_names;
 mod inline_rows;
 pub(crate) mod literals;
 mod missing;
+mod named_rows;
+mod nested_sets;
 mod pivot_literals;
 mod pivot_names;
 mod pivots;
@@ -21,6 +24,7 @@ mod primary;
 mod relation;
 mod steps;
 mod tokens;
+mod trims;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -45,7 +49,7 @@ pub(crate) fn plain(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Option<Lex
     if !has_other_forms(&tokens) {
         return Ok(None);
     }
-    let plain = lexed.with(level(&literals::plain(&tokens))?);
+    let plain = lexed.with(level(&trims::plain(literals::plain(&tokens)))?);
     // Each step is a subquery around those before it.
     match limits::check(&plain).0.into_iter().next() {
         Some(exceeded) => Err(exceeded),
@@ -60,16 +64,20 @@ pub(crate) fn bar_that_begins_step(tokens: &[Lexeme]) -> Option<&Lexeme> {
 }
 
 fn has_other_forms(tokens: &[Lexeme]) -> bool {
-    (0..tokens.len()).any(|at| {
+    let begins_one = (0..tokens.len()).any(|at| {
         starts_step(tokens, at)
             || tokens[at].is_word("TABLE")
             || literals::continues_text(tokens, at)
             || inline_rows::begins(tokens, at)
             || literals::is_identifier(tokens, at)
-            || literals::is_moment(tokens, at)
+            || literals::is_local_timestamp(tokens, at)
+            || literals::is_column_all(tokens, at)
+            || trims::is_sided(tokens, at)
+            || nested_sets::begin(tokens, at)
             || pivots::begins(tokens, at)
             || (tokens[at].is_word("FROM") && primary::may_begin(tokens, at))
-    })
+    });
+    begins_one || named_rows::are_in(tokens)
 }
 
 /// What stands within one parenthesis, or within none.
@@ -85,6 +93,7 @@ fn level(tokens: &[Lexeme]) -> Result<Vec<Lexeme>, Diagnostic> {
             at = end;
         }
     }
+    let plain = nested_sets::plain(named_rows::plain(plain));
     let plain = pivots::all(inline_rows::enclosed(plain))?;
     if outside(&plain).any(|at| starts_step(&plain, at)) {
         return steps::run(plain);

@@ -1,9 +1,10 @@
-//! What the columns of PIVOT are called where no name was written: `2012`, `{2012, x}`, and with
-//! several aggregates `2012_sum(a)`. A name that only an evaluation would tell has to be written.
+//! What the columns of PIVOT are called where no name was written: `2012`, `{2012, x}`, `[1, 2]`,
+//! and with several aggregates `2012_sum(a)`. A name that only an evaluation would tell has to be
+//! written.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::tokens::listed;
+use super::tokens::{end_of_parenthesis, items, listed};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::lexer::Lexeme;
 
@@ -50,8 +51,39 @@ fn literal(value: &[Lexeme]) -> Option<String> {
             Token::Number(digits, _) => is_plain(digits).then(|| format!("-{digits}")),
             _ => None,
         },
-        _ => None,
+        [array, rest @ ..] if array.is_word("ARRAY") => {
+            let elements = items(within(rest)?);
+            let texts = elements.iter().map(|element| literal(element));
+            let texts = texts.collect::<Option<Vec<_>>>()?;
+            are_alike(&elements).then(|| format!("[{}]", texts.join(", ")))
+        }
+        row => {
+            let texts = items(within(row)?).into_iter().map(literal);
+            match texts.collect::<Option<Vec<_>>>()?.as_slice() {
+                [text] => Some(text.clone()),
+                several => Some(format!("{{{}}}", several.join(", "))),
+            }
+        }
     }
+}
+
+/// What the parenthesis encloses that `tokens` are.
+fn within(tokens: &[Lexeme]) -> Option<&[Lexeme]> {
+    let is_one =
+        tokens.first()?.token == Token::LParen && end_of_parenthesis(tokens, 1) + 1 == tokens.len();
+    is_one.then(|| &tokens[1..tokens.len() - 1])
+}
+
+/// Whether no element of an array has to be converted to the type of another.
+fn are_alike(elements: &[&[Lexeme]]) -> bool {
+    let is_text = |element: &&[Lexeme]| {
+        matches!(element, [Lexeme { token: Token::SingleQuotedString(_), .. }])
+    };
+    let is_whole = |element: &&[Lexeme]| match element.last().map(|last| &last.token) {
+        Some(Token::Number(digits, _)) => !digits.contains('.'),
+        _ => false,
+    };
+    elements.iter().all(is_text) || elements.iter().all(is_whole)
 }
 
 /// True for digits that are the number's text: `1e2` is 100.0, `007` is 7, and `.5` is 0.5.
@@ -101,6 +133,12 @@ mod tests {
             ("-1.50", Some("-1.50")),
             ("TRUE", Some("true")),
             ("(2012, 'x')", Some("{2012, x}")),
+            ("array(1, -2)", Some("[1, -2]")),
+            ("('x', array('a', 'b'))", Some("{x, [a, b]}")),
+            ("('x', (1, 'a'))", Some("{x, {1, a}}")),
+            ("('x', (1))", Some("{x, 1}")),
+            ("array(1, 2.5)", None),
+            ("array()", None),
             ("1e2", None),
             ("007", None),
             ("DATE '2026-01-31'", None),

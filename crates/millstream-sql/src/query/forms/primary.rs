@@ -123,7 +123,7 @@ pub(super) fn with_from(select: &[Lexeme], from: &[Lexeme]) -> Vec<Lexeme> {
 }
 
 /// True for the first word behind the items of a SELECT without FROM.
-fn ends_items(tokens: &[Lexeme], at: usize) -> bool {
+pub(super) fn ends_items(tokens: &[Lexeme], at: usize) -> bool {
     let with_by = ["GROUP", "ORDER", "CLUSTER", "DISTRIBUTE", "SORT"];
     let alone = ["WHERE", "HAVING", "QUALIFY", "LIMIT", "OFFSET"];
     at > 0

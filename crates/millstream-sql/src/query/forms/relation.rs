@@ -4,7 +4,7 @@
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::tokens::{Added, are_words, end_of_parenthesis, position};
-use super::{pivots, primary};
+use super::{column_names, pivots, primary};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexeme;
 
@@ -85,6 +85,11 @@ impl Relation {
     fn known_as(mut self, name: Lexeme) -> Self {
         self.alias = Some(name);
         self
+    }
+
+    /// The names of its columns, where the text has all of them.
+    pub(super) fn column_names(&self) -> Option<Vec<&Lexeme>> {
+        column_names::of(&self.base)
     }
 
     fn is_table(&self) -> bool {

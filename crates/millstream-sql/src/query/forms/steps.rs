@@ -94,7 +94,7 @@ fn step(before: Relation, bar: &Lexeme, tokens: &[Lexeme]) -> Result<Relation, D
         "ORDER" if position(rest, |at| limits(rest, at)).is_some() => {
             return Err(wrong(operator, "write |> ORDER BY a |> LIMIT 1"));
         }
-        "ORDER" => before.settled(Settle::Order, &added).ordered(tokens),
+        "ORDER" => ordered(before, &added, tokens),
         "LIMIT" | "OFFSET" => before.settled(Settle::Limit, &added).limited(tokens),
         // These say where rows are computed, and in Spark no more than that.
         "SORT" | "CLUSTER" | "DISTRIBUTE" => before.settled(Settle::Order, &added),
@@ -115,6 +115,17 @@ fn step(before: Relation, bar: &Lexeme, tokens: &[Lexeme]) -> Result<Relation, D
 
 const OPERATORS: &str = "the operators are SELECT, EXTEND, SET, DROP, AS, WHERE, AGGREGATE, JOIN, \
                          ORDER BY, LIMIT, OFFSET, PIVOT, UNPIVOT, UNION, INTERSECT and EXCEPT";
+
+/// `ORDER BY x ORDER BY y`, of which the last one belongs to the query itself.
+fn ordered(before: Relation, added: &Added<'_>, tokens: &[Lexeme]) -> Relation {
+    let again = position(tokens, |at| at > 0 && are_words(tokens, at, &["ORDER", "BY"]));
+    let (first, last) = tokens.split_at(again.unwrap_or(tokens.len()));
+    let ordered = before.settled(Settle::Order, added).ordered(first);
+    if last.is_empty() {
+        return ordered;
+    }
+    ordered.settled(Settle::Order, added).ordered(last)
+}
 
 fn limits(tokens: &[Lexeme], at: usize) -> bool {
     tokens[at].is_word("LIMIT") || tokens[at].is_word("OFFSET")
@@ -164,7 +175,10 @@ fn aggregate(
         None => (tokens, Vec::new()),
     };
     let sums = if sums.is_empty() { Vec::new() } else { items(sums) };
-    check_keys(&keys)?;
+    let names = before.column_names();
+    let keys = keys.into_iter().map(|key| named_key(key, names.as_deref()));
+    let keys = keys.collect::<Result<Vec<_>, _>>()?;
+    let keys: Vec<&[Lexeme]> = keys.iter().map(Vec::as_slice).collect();
     check_sums(&sums, added)?;
     let mut selected = Vec::new();
     for item in keys.iter().chain(&sums) {
@@ -189,15 +203,18 @@ fn aggregate(
     Ok(before.settled(Settle::Order, added).replaced(selected, false, added))
 }
 
-/// A number among the keys is the place of a column of the input, which is not known here.
-fn check_keys(keys: &[&[Lexeme]]) -> Result<(), Diagnostic> {
-    let number =
-        keys.iter().find(|key| matches!(key[..], [Lexeme { token: Token::Number(..), .. }]));
-    match number {
-        Some(key) => Err(Diagnostic::at(key[0].span, "a key of AGGREGATE has to have a name here")
-            .help("write the column's name instead of its place")),
-        None => Ok(()),
-    }
+/// A number among the keys is the place of a column of the input, which may not be known here.
+fn named_key(key: &[Lexeme], names: Option<&[&Lexeme]>) -> Result<Vec<Lexeme>, Diagnostic> {
+    let [place @ Lexeme { token: Token::Number(digits, _), .. }] = key else {
+        return Ok(key.to_vec());
+    };
+    let number = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    let name = number.and_then(|at| names?.get(at).copied());
+    let name = name.ok_or_else(|| {
+        Diagnostic::at(place.span, "a key of AGGREGATE has to have a name here")
+            .help("write the column's name instead of its place")
+    })?;
+    Ok(vec![Added(place).token(name.token.clone())])
 }
 
 fn check_sums(sums: &[&[Lexeme]], added: &Added<'_>) -> Result<(), Diagnostic> {

@@ -97,7 +97,14 @@ pub(in crate::query) fn is_aggregate(name: &str) -> bool {
     KNOWN.aggregates.contains(&name.to_lowercase())
 }
 
+/// Whether a name is that of a function which is no aggregate. What is rewritten may become one.
+pub(in crate::query) fn is_no_aggregate(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let is_rewritten = WORDS.iter().chain(BY_PARSER).any(|word| *word == name);
+    KNOWN.others.contains(&name) && !KNOWN.aggregates.contains(&name) && !is_rewritten
+}
+
 /// Whether a name is that of a function which gives another result each time.
-pub(super) fn varies(name: &str) -> bool {
+pub(in crate::query) fn varies(name: &str) -> bool {
     VARYING.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
