@@ -137,6 +137,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "types",
             "values",
             "json",
+            "csv",
             "functions",
             "recursion",
             "session",

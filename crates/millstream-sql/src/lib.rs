@@ -12,10 +12,13 @@
 //! says what to write instead. One spelling is accepted, Spark's; other systems' get an error that
 //! shows it.
 //!
+//! Records of text are read in [`json`] and [`csv`], for functions and for sources alike.
+//!
 //! This crate knows no connector, no stream and no checkpoint, and of our other crates only
 //! `millstream-records`, for functions that read and write Avro and Protobuf. `FROM STREAM` is read
 //! here and becomes a mark on the table; what to do with it is the caller's.
 
+pub mod csv;
 pub mod diagnostic;
 pub mod functions;
 pub mod json;

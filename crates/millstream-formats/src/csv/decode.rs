@@ -6,11 +6,11 @@ use arrow::array::builder::{BooleanBuilder, StringBuilder};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::compute::{CastOptions, cast_with_options, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use millstream_sql::csv::Splitter;
 use millstream_sql::json::{ParseMode, Values};
 use millstream_sql::types::spark_type;
 
 use super::CsvFormat;
-use super::splitter::Splitter;
 use crate::excerpt::excerpt;
 use crate::records::{Decoded, MalformedRecord};
 
@@ -43,7 +43,7 @@ impl CsvDecoder {
             projection: projection.to_vec(),
             projected: Arc::new(projected.expect("a projection names columns of the table")),
             columns: all.filter(|column| Some(*column) != format.corrupt).collect(),
-            splitter: Splitter::new(&format.options),
+            splitter: Splitter::new(&format.options.dialect()),
             format,
         }
     }

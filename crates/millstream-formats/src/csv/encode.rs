@@ -66,3 +66,45 @@ pub fn write_value(value: Option<&str>, options: &CsvOptions, line: &mut String)
     }
     line.push(char::from(quote));
 }
+
+#[cfg(test)]
+mod tests {
+    use millstream_sql::csv::Splitter;
+
+    use super::*;
+
+    fn options() -> CsvOptions {
+        CsvOptions {
+            header: false,
+            separator: b',',
+            quote: Some(b'"'),
+            escape: Some(b'\\'),
+            null_value: String::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let null_value_set = CsvOptions { null_value: "NA".into(), ..options() };
+        let semicolons = CsvOptions { separator: b';', quote: Some(b'\''), ..options() };
+        let doubled = CsvOptions { escape: Some(b'"'), ..options() };
+        let parts = ["", "a", ",", ";", "\"", "\\", "'", " ", "NA"];
+        for options in [null_value_set, semicolons, doubled] {
+            for (a, b) in parts.iter().flat_map(|a| parts.iter().map(move |b| (a, b))) {
+                let value = format!("{a}{b}");
+                // A quoted null value is null too: that is Spark's rule.
+                let is_null = value == options.null_value;
+                let mut line = String::new();
+                write_value(Some(&value), &options, &mut line);
+                line.push(char::from(options.separator));
+                write_value(None, &options, &mut line);
+                let mut splitter = Splitter::new(&options.dialect());
+                assert_eq!(splitter.split(line.as_bytes()), 2, "{line}");
+                let read = splitter.value_or_null(0).map(<[u8]>::to_vec);
+                let wanted = (!is_null).then(|| value.clone().into_bytes());
+                assert_eq!(read, wanted, "{value:?} was written as {line}");
+                assert_eq!(splitter.value_or_null(1), None, "{line}");
+            }
+        }
+    }
+}

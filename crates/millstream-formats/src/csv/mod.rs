@@ -11,13 +11,13 @@
 
 mod decode;
 mod encode;
-mod splitter;
 
 use std::sync::Arc;
 
 use arrow::compute::can_cast_types;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millstream_engine::api::options::{OptionError, Options};
+use millstream_sql::csv::{Dialect, Splitter};
 use millstream_sql::json::ParseMode;
 use millstream_sql::types::spark_type;
 
@@ -25,7 +25,6 @@ use crate::records::Malformed;
 
 pub use decode::CsvDecoder;
 pub use encode::{write_header, write_rows};
-pub use splitter::split_once;
 
 /// How separated values are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +61,23 @@ impl CsvOptions {
             null_value: options.get("nullValue").unwrap_or_default().to_owned(),
         })
     }
+
+    /// How the values stand on a line.
+    pub(crate) fn dialect(&self) -> Dialect {
+        Dialect {
+            separator: self.separator,
+            quote: self.quote,
+            escape: self.escape,
+            null_value: self.null_value.clone(),
+        }
+    }
+}
+
+/// The values of one line.
+pub fn split_once(line: &[u8], options: &CsvOptions) -> Vec<String> {
+    let mut splitter = Splitter::new(&options.dialect());
+    let values = splitter.split(line);
+    (0..values).map(|index| String::from_utf8_lossy(splitter.value(index)).into_owned()).collect()
 }
 
 /// One ASCII character, perhaps written as `\t`; `Some(None)` where the option is empty.

@@ -7,6 +7,7 @@
 mod column;
 mod decode;
 mod encode;
+mod infer;
 mod keys;
 mod path;
 mod readers;
@@ -23,6 +24,7 @@ pub use decode::{
     DecodeOptions, Decoded, Decoder, MalformedRecord, ParseMode, UnsupportedSchema, Values,
 };
 pub use encode::{EncodeOptions, UnsupportedType, check, encode, plain_texts, row};
+pub(crate) use infer::infer;
 pub(crate) use path::{Path, array_length, member, object_keys};
 pub(crate) use readers::{Reader, Readers};
 pub(crate) use scalar::parse_decimal;

@@ -63,6 +63,7 @@ mod result_names;
 pub(crate) mod rewrite;
 pub mod routines;
 pub(crate) mod rows;
+mod schema_calls;
 mod scope;
 mod scripts;
 pub mod settings;

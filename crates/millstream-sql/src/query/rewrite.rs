@@ -29,8 +29,8 @@ use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, interval_columns, intervals, lambda_calls,
     lateral, lateral_alias, lateral_values, laterals, like, operators, outer_aggregates,
-    percentiles, result_names, rows, several_generators, sorting, structs, time_literals, twins,
-    units, using, wildcards, window_calls,
+    percentiles, result_names, rows, schema_calls, several_generators, sorting, structs,
+    time_literals, twins, units, using, wildcards, window_calls,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -482,6 +482,7 @@ impl Rewriter<'_> {
                 format!("write SELECT {name}(x) in a subquery, or LATERAL VIEW {name}(x) t AS ...");
             return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
         }
+        schema_calls::write_out(function);
         intervals::frame_of_call(function);
         window_calls::normalise(self.lexed, function)?;
         trimmed_last(function);

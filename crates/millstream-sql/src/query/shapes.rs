@@ -12,7 +12,7 @@ use super::ast::{arguments, function_name};
 use super::frame::Frame;
 use super::streams::ALL_COLUMNS;
 use crate::functions::collections::map_of_texts;
-use crate::functions::records::decoded_type;
+use crate::functions::records::{decoded_type, schema_text};
 use crate::functions::types::schema_of;
 use crate::types::planner::spark_type_of;
 use crate::types::{list_of, map_of};
@@ -115,6 +115,17 @@ fn literal(expr: &Expr) -> Option<&str> {
     }
 }
 
+/// The text of a schema, written out or as a call of `schema_of_json` or `schema_of_csv` gives it.
+pub(super) fn schema_literal(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Function(function) => {
+            let literals: Vec<_> = arguments(function).map(any_literal).collect();
+            schema_text(&function_name(function), &literals)
+        }
+        other => literal(other).map(str::to_owned),
+    }
+}
+
 /// A literal that is an argument of functions over records: text, bytes, or a map of texts.
 fn any_literal(expr: &Expr) -> Option<ScalarValue> {
     match expr {
@@ -139,7 +150,15 @@ fn of_call(frame: &Frame, function: &Function) -> Option<DataType> {
     let of = |at: usize| args.get(at).and_then(|arg| frame.data_type(arg));
     let unknown = |at: usize| of(at).unwrap_or(DataType::Null);
     Some(match (function_name(function).as_str(), args.as_slice()) {
-        ("from_json", [_, schema, ..]) => schema_of(literal(schema)?).ok()?,
+        ("from_json", [_, schema, ..]) => schema_of(&schema_literal(schema)?).ok()?,
+        ("from_csv", [_, schema, literals @ ..]) => {
+            let schema = schema_literal(schema).map(ScalarValue::from);
+            let literals = literals.iter().map(|literal| any_literal(literal));
+            decoded_type(
+                "from_csv",
+                &[None, schema].into_iter().chain(literals).collect::<Vec<_>>(),
+            )?
+        }
         (name @ ("from_avro" | "from_protobuf"), [_, literals @ ..]) => {
             let literals = literals.iter().map(|literal| any_literal(literal));
             decoded_type(name, &std::iter::once(None).chain(literals).collect::<Vec<_>>())?

@@ -101,6 +101,12 @@ pub(crate) fn parse_timestamp_ntz(text: &str) -> Option<i64> {
     Some(local)
 }
 
+/// Reads a TIMESTAMP_NTZ as CSV has it: with a zone it is none.
+pub(crate) fn parse_timestamp_without_zone(text: &str) -> Option<i64> {
+    let (local, zone) = parse_local(text)?;
+    zone.trim().is_empty().then_some(local)
+}
+
 /// The local time as microseconds, and the text after it.
 fn parse_local(text: &str) -> Option<(i64, &str)> {
     let text = text.trim();

@@ -1,4 +1,4 @@
-//! Functions between columns and the bytes of Avro and Protobuf records.
+//! Functions between columns and records: the bytes of Avro and Protobuf, and the text of CSV.
 //!
 //! Their types and their work follow from literal arguments: a schema, the name of a message,
 //! options. [`prepared`] reads those once for a query and keeps what was made of them; [`rows`]
@@ -9,7 +9,12 @@
 //! looked at. What is refused here and not there is in `docs/reference/functions.md`.
 
 mod avro;
+mod csv;
+mod csv_options;
+mod csv_schema;
+mod csv_values;
 mod derived;
+mod json_schema;
 mod options;
 mod prepared;
 mod protobuf;
@@ -33,6 +38,10 @@ pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
         prepared::udf::<avro::SchemaOfAvro>(),
         prepared::udf::<protobuf::FromProtobuf>(),
         prepared::udf::<protobuf::ToProtobuf>(),
+        prepared::udf::<csv::FromCsv>(),
+        prepared::udf::<csv::ToCsv>(),
+        prepared::udf::<csv_schema::SchemaOfCsv>(),
+        prepared::udf::<json_schema::SchemaOfJson>(),
     ]
 }
 
@@ -42,6 +51,17 @@ pub(crate) fn decoded_type(function: &str, literals: &[Option<ScalarValue>]) -> 
     match function {
         "from_avro" => prepared::returned_type::<avro::FromAvro>(literals),
         "from_protobuf" => prepared::returned_type::<protobuf::FromProtobuf>(literals),
+        "from_csv" => prepared::returned_type::<csv::FromCsv>(literals),
+        _ => None,
+    }
+}
+
+/// The schema that a call of `schema_of_csv` or `schema_of_json` gives, by its literal arguments;
+/// `None` also where it is wrong, which is said when it is planned.
+pub(crate) fn schema_text(function: &str, literals: &[Option<ScalarValue>]) -> Option<String> {
+    match function {
+        "schema_of_csv" => Some(prepared::of_literals::<csv_schema::SchemaOfCsv>(literals)?.ddl),
+        "schema_of_json" => Some(prepared::of_literals::<json_schema::SchemaOfJson>(literals)?.ddl),
         _ => None,
     }
 }

@@ -155,10 +155,15 @@ pub(super) fn udf<P: Prepared>() -> Arc<ScalarUDF> {
 
 /// The type of a call over BINARY with these arguments, if they are right.
 pub(super) fn returned_type<P: Prepared>(literals: &[Option<ScalarValue>]) -> Option<DataType> {
+    Some(of_literals::<P>(literals)?.returns().0)
+}
+
+/// What is made of these arguments over BINARY, if they are right.
+pub(super) fn of_literals<P: Prepared>(literals: &[Option<ScalarValue>]) -> Option<P> {
     let values = resolved::<P>(literals.iter().map(Option::as_ref)).ok()?;
     let data = Arc::new(Field::new("", DataType::Binary, true));
     let literals = Literals { function: P::NAME, values: &values };
-    Some(P::prepare(&data, &literals).ok()?.returns().0)
+    P::prepare(&data, &literals).ok()
 }
 
 impl<P: Prepared> Function<P> {
