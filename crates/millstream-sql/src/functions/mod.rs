@@ -14,6 +14,7 @@ mod buckets;
 mod bytes;
 mod cast;
 mod cast_rules;
+mod charsets;
 mod clock;
 mod coerced;
 pub(crate) mod collections;
@@ -155,6 +156,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
         binary_text::FUNCTIONS,
         buckets::FUNCTIONS,
         bytes::FUNCTIONS,
+        charsets::FUNCTIONS,
         collections::FUNCTIONS,
         date_steps::FUNCTIONS,
         datetime::FUNCTIONS,

@@ -1,6 +1,5 @@
 //! Functions of strings, and some small ones of anything.
 
-use arrow::array::builder::BinaryBuilder;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Decimal128Type, FieldRef, Float64Type, Int32Type};
 use datafusion::common::{Result, exec_err};
@@ -22,8 +21,6 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("instr", &[Text, Text], returns_int, |args| locate(args, 1, 0)),
     Function::new("initcap", &[Text], returns_text, initcap),
     Function::new("md5", &[Binary], returns_text, md5),
-    Function::new("encode", &[Text, Text], |_| Ok(DataType::Binary), encode),
-    Function::new("decode", &[Binary, Text], returns_text, decode),
     Function::new("replace", &[Text, Text, Text], returns_text, replace).required(2),
     Function::new("format_number", &[Any, Int], returns_text, format_number),
     Function::new("isnull", &[Any], returns_boolean, |args| is_null(args, true)),
@@ -80,55 +77,6 @@ fn md5(args: &Arguments) -> Result<ArrayRef> {
             }
         }
         Ok(true)
-    })
-}
-
-fn require_utf8(charset: &str) -> Result<()> {
-    match charset.to_ascii_uppercase().as_str() {
-        "UTF-8" | "US-ASCII" => Ok(()),
-        _ => exec_err!("the character set {charset} is not supported; UTF-8 is"),
-    }
-}
-
-fn malformed<T>(function: &str, charset: &str) -> Result<T> {
-    exec_err!(
-        "{function}: the value is not {charset} (MALFORMED_CHARACTER_CODING); a cast between \
-         STRING and BINARY takes any value, with U+FFFD in the place of what is no character"
-    )
-}
-
-fn encode(args: &Arguments) -> Result<ArrayRef> {
-    let (texts, charsets) = (args.text(0), args.text(1));
-    let mut out = BinaryBuilder::new();
-    for row in 0..args.rows {
-        match (texts.get(row), charsets.get(row)) {
-            (Some(text), Some(charset)) => {
-                require_utf8(charset)?;
-                if !text.is_ascii() && !charset.eq_ignore_ascii_case("UTF-8") {
-                    return malformed("encode", charset);
-                }
-                out.append_value(text);
-            }
-            _ => out.append_null(),
-        }
-    }
-    Ok(Arc::new(out.finish()))
-}
-
-fn decode(args: &Arguments) -> Result<ArrayRef> {
-    let (values, charsets) = (args.binary(0), args.text(1));
-    args.write(|row, out| {
-        let (Some(bytes), Some(charset)) = (values.get(row), charsets.get(row)) else {
-            return Ok(false);
-        };
-        require_utf8(charset)?;
-        match std::str::from_utf8(bytes) {
-            Ok(text) if charset.eq_ignore_ascii_case("UTF-8") || text.is_ascii() => {
-                out.push_str(text);
-                Ok(true)
-            }
-            _ => malformed("decode", charset),
-        }
     })
 }
 

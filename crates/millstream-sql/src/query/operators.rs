@@ -2,12 +2,13 @@
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CeilFloorKind, DataType, Expr, Function, FunctionArguments, Spanned,
-    UnaryOperator, Value, helpers::attached_token::AttachedToken,
+    UnaryOperator, Value, ValueWithSpan, helpers::attached_token::AttachedToken,
 };
 
-use super::ast::{arguments, call, cast, function_name, text};
+use super::ast::{arguments, binary, call, cast, function_name, text};
 use super::casts::as_int;
-use crate::syntax::lexer::UNSIGNED_SHIFT;
+use crate::diagnostic::Diagnostic;
+use crate::syntax::lexer::{Lexed, UNSIGNED_SHIFT};
 
 /// `a RLIKE b` as a call.
 pub(crate) fn rlike(expr: Expr) -> Expr {
@@ -63,6 +64,59 @@ fn case(condition: Expr, result: Expr, otherwise: Expr) -> Expr {
     }
 }
 
+/// How large what `decode` compares becomes at most when it is written out for each comparison.
+const DECODED_BYTES_MAX: usize = 1 << 20;
+
+/// `decode(value, search, result, ..., default)` as a CASE. NULL is found where NULL is searched.
+///
+/// # Errors
+/// The value would be written out too often: it is there once for each comparison.
+pub(crate) fn decoded(lexed: &Lexed, function: &Function) -> Result<Option<Expr>, Diagnostic> {
+    let args: Vec<&Expr> = arguments(function).collect();
+    let [value, rest @ ..] = args.as_slice() else { return Ok(None) };
+    if function_name(function) != "decode" || rest.len() < 2 {
+        return Ok(None);
+    }
+    let (pairs, default) = rest.as_chunks::<2>();
+    let written = value.to_string().to_lowercase();
+    let is_nested = written.contains("decode");
+    if is_nested || written.len().saturating_mul(pairs.len()) > DECODED_BYTES_MAX {
+        let diagnostic = Diagnostic::nowhere("the value that `decode` compares is too large");
+        let help = "compute it in a subquery and give it a name, or write CASE x WHEN ...";
+        return Err(Diagnostic { span: lexed.span(value.span()), ..diagnostic.help(help) });
+    }
+    let conditions = pairs.iter().map(|[search, result]| CaseWhen {
+        condition: is_same(value, search),
+        result: (*result).clone(),
+    });
+    let null = || cast(Expr::Value(Value::Null.with_span(value.span())), DataType::String(None));
+    let otherwise = default.first().map_or_else(null, |default| (*default).clone());
+    Ok(Some(Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: conditions.collect(),
+        else_result: Some(Box::new(otherwise)),
+    }))
+}
+
+/// Whether two values are equal, or both NULL.
+fn is_same(one: &Expr, other: &Expr) -> Expr {
+    match (is_null(one), is_null(other)) {
+        (_, true) => Expr::IsNull(Box::new(one.clone())),
+        (true, _) => Expr::IsNull(Box::new(other.clone())),
+        _ => binary(nested(one), BinaryOperator::Spaceship, nested(other)),
+    }
+}
+
+fn nested(expr: &Expr) -> Expr {
+    Expr::Nested(Box::new(expr.clone()))
+}
+
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(ValueWithSpan { value: Value::Null, .. }))
+}
+
 /// Calls that are another one with a constant: `zeroifnull(x)` is `coalesce(x, 0)`.
 pub(crate) fn with_constant(expr: Expr) -> Expr {
     let Expr::Function(function) = &expr else { return expr };
@@ -102,6 +156,7 @@ pub(crate) const KEEPS_TYPES: &[&str] = &[
     "aggregate",
     "array",
     "coalesce",
+    "decode",
     "greatest",
     "if",
     "ifnull",

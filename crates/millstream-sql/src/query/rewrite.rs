@@ -21,7 +21,9 @@ use super::ast::{
 use super::casts::as_int;
 use super::frame::{Frame, Resolved};
 use super::naming::expr_name;
-use super::operators::{KEEPS_TYPES, conditional, rlike, rounded, trimmed_last, with_constant};
+use super::operators::{
+    KEEPS_TYPES, conditional, decoded, rlike, rounded, trimmed_last, with_constant,
+};
 use super::prepared::{ReadMode, TableRead};
 use super::scope::Scopes;
 use super::settings::Settings;
@@ -465,6 +467,8 @@ impl Rewriter<'_> {
                 self.call(function)?;
                 if function_name(function) == "if" && function.over.is_none() {
                     take(expr, conditional);
+                } else if let Some(case) = decoded(self.lexed, function)? {
+                    *expr = case;
                 } else {
                     take(expr, with_constant);
                 }
