@@ -62,6 +62,7 @@ mod sequences;
 pub(crate) mod sessions;
 mod set_operations;
 mod spans;
+mod surroundings;
 mod text;
 mod time_bucket;
 mod time_pattern;
@@ -171,6 +172,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
         parts::FUNCTIONS,
         regex::FUNCTIONS,
         spans::FUNCTIONS,
+        surroundings::FUNCTIONS,
         text::FUNCTIONS,
         time_bucket::FUNCTIONS,
         time_units::FUNCTIONS,

@@ -82,3 +82,4 @@ mod using;
 pub mod variables;
 mod wildcards;
 mod window_calls;
+mod words;

@@ -32,7 +32,7 @@ use super::{
     aggregates, blocks, casts, generators, grouping, interval_columns, intervals, lambda_calls,
     lateral, lateral_alias, lateral_values, laterals, like, operators, outer_aggregates,
     percentiles, result_names, rows, schema_calls, several_generators, sorting, structs,
-    time_literals, twins, units, using, wildcards, window_calls,
+    time_literals, twins, units, using, wildcards, window_calls, words,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -539,6 +539,7 @@ impl Rewriter<'_> {
             ident.value.clone_from(spelled);
             return Ok(());
         }
+        words::check(self.lexed, &self.frames, ident)?;
         for frame in self.frames.iter().rev() {
             let alias = frame.alias(&ident.value);
             if self.is_batch && frame.could_be_twins(ident) {

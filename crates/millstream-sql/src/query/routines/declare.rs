@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::super::words::is_word;
 use super::built_in;
 use crate::diagnostic::Diagnostic;
 use crate::syntax::cursor::{Cursor, Name};
@@ -164,6 +165,11 @@ fn parameters(cursor: &mut Cursor<'_>) -> Result<Vec<Parameter>, Diagnostic> {
     loop {
         let name = cursor.name("the name of a parameter")?;
         check_name(&name, parameters.iter().map(|known| &known.name))?;
+        if is_word(&name.text) {
+            let message = format!("a parameter cannot be called `{}`", name.text);
+            let help = "Spark takes the name for the function of this name; give it another name";
+            return Err(Diagnostic::at(name.span, message).help(help));
+        }
         let data_type = data_type(cursor)?;
         let default = cursor.eat_words(&["DEFAULT"]).map(|_| default(cursor));
         if default.is_none() && parameters.last().is_some_and(|last| last.default.is_some()) {
