@@ -36,6 +36,7 @@ mod json;
 mod json_formats;
 mod lambdas;
 mod like;
+mod listed;
 pub(crate) mod literals;
 mod make_intervals;
 mod make_timestamps;
@@ -87,6 +88,7 @@ use datafusion_spark::planner::SparkFunctionPlanner;
 pub use clock::{BatchClock, frozen};
 pub use held::held;
 pub use inserted::Inserted;
+pub(crate) use listed::LISTED;
 
 use crate::types::planner::SparkTypes;
 
@@ -188,6 +190,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     functions.push(json::FromJson::udf());
     // No text names it; a machine of a cluster finds the functions of a plan by their names.
     functions.push(only_row::only_row());
+    functions.push(listed::listed());
     functions.push(pivot_keys::as_key());
     functions.extend(clock::functions(clock));
     functions.push(decimals::whole_division());

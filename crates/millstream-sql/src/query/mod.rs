@@ -47,6 +47,7 @@ mod lateral_alias;
 mod lateral_values;
 mod laterals;
 mod like;
+mod listagg;
 mod naming;
 mod nesting;
 mod operators;

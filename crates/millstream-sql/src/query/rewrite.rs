@@ -30,7 +30,7 @@ use super::settings::Settings;
 use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, interval_columns, intervals, lambda_calls,
-    lateral, lateral_alias, lateral_values, laterals, like, operators, outer_aggregates,
+    lateral, lateral_alias, lateral_values, laterals, like, listagg, operators, outer_aggregates,
     percentiles, result_names, rows, schema_calls, several_generators, sorting, structs,
     time_literals, twins, units, using, wildcards, window_calls, words,
 };
@@ -422,6 +422,9 @@ impl Rewriter<'_> {
             }
         }
         rows::into_structs(expr);
+        if let (true, Some(joined)) = (self.is_batch, listagg::distinct_in_order(expr)) {
+            *expr = joined;
+        }
         aggregates::rewrite(self.lexed, expr)?;
         intervals::rewrite(self.lexed, expr, self.is_batch)?;
         time_literals::rewrite(self.lexed, expr)?;
