@@ -4,7 +4,6 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Decimal128Type, FieldRef, Float64Type, Int32Type};
 use datafusion::common::{Result, exec_err};
 use md5::{Digest, Md5};
-use std::sync::Arc;
 
 use super::decimals::rounded_text;
 use super::define::{
