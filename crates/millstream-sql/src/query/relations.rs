@@ -180,7 +180,7 @@ impl VisitorMut for Resolver<'_> {
         }
         if let TableFactor::Table { name, sample: Some(_), .. } = factor {
             let diagnostic = Diagnostic::at(self.span_of(name), "TABLESAMPLE is not supported");
-            let help = "leave it out; WHERE says which rows are wanted";
+            let help = "leave it out; WHERE says which rows are wanted, as in hash(id) % 10 = 0";
             self.found.0.push(diagnostic.help(help));
         }
         if let Some(what) = not_planned(factor) {

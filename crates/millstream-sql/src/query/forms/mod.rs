@@ -22,6 +22,7 @@ mod pivot_names;
 mod pivots;
 mod primary;
 mod relation;
+mod samples;
 mod steps;
 mod tokens;
 mod trims;
@@ -49,7 +50,8 @@ pub(crate) fn plain(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Option<Lex
     if !has_other_forms(&tokens) {
         return Ok(None);
     }
-    let plain = lexed.with(level(&trims::plain(literals::plain(&tokens)))?);
+    let plain = trims::plain(samples::without_all(literals::plain(&tokens)));
+    let plain = lexed.with(level(&plain)?);
     // Each step is a subquery around those before it.
     match limits::check(&plain).0.into_iter().next() {
         Some(exceeded) => Err(exceeded),
@@ -69,6 +71,7 @@ fn has_other_forms(tokens: &[Lexeme]) -> bool {
             || tokens[at].is_word("TABLE")
             || literals::continues_text(tokens, at)
             || inline_rows::begins(tokens, at)
+            || samples::takes_all(tokens, at)
             || literals::is_identifier(tokens, at)
             || literals::is_local_timestamp(tokens, at)
             || literals::is_column_all(tokens, at)

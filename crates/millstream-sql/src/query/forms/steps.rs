@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::primary::{all, end_of_with};
 use super::relation::{Relation, Settle};
+use super::samples::{self, Sample};
 use super::tokens::{Added, are_words, items, outside, position, starts_step};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexeme;
@@ -101,10 +102,17 @@ fn step(before: Relation, bar: &Lexeme, tokens: &[Lexeme]) -> Result<Relation, D
         "UNION" | "EXCEPT" | "INTERSECT" | "MINUS" => set_operation(&before, &added, tokens),
         "PIVOT" | "UNPIVOT" | "JOIN" | "INNER" | "LEFT" | "RIGHT" | "FULL" | "CROSS"
         | "NATURAL" | "SEMI" | "ANTI" => return before.followed_by(tokens, &added),
-        "TABLESAMPLE" => {
-            return Err(Diagnostic::at(operator.span, "TABLESAMPLE is not supported")
-                .help("leave it out; |> WHERE says which rows are wanted"));
-        }
+        "TABLESAMPLE" => match samples::read(tokens, 0) {
+            Some((Sample::All, end)) if end == tokens.len() => before,
+            Some((Sample::First(count), end)) if end == tokens.len() => {
+                let limit = [added.word("LIMIT"), count.clone()];
+                before.settled(Settle::Limit, &added).limited(&limit)
+            }
+            _ => {
+                let message = "this TABLESAMPLE is not supported";
+                return Err(Diagnostic::at(operator.span, message).help(samples::HELP));
+            }
+        },
         _ => {
             let found = operator.token.to_string();
             let message = format!("expected an operator behind `|>`, found `{found}`");
