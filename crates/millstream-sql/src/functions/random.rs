@@ -228,6 +228,8 @@ fn type_between(least: &DataType, most: &DataType) -> Result<DataType> {
     let is_whole = |of: &DataType| of.is_signed_integer();
     let is_plain = |of: &DataType| of.is_signed_integer() || of.is_floating();
     Ok(match (least, most) {
+        // Between NULL and anything is NULL.
+        (a, b) if a.is_null() || b.is_null() => Float64,
         (a, b) if is_whole(a) && is_whole(b) => {
             if a.primitive_width() >= b.primitive_width() {
                 a.clone()
@@ -376,5 +378,6 @@ mod tests {
         assert_eq!(type_of(&decimal, &DataType::Int32), Some(decimal.clone()));
         assert_eq!(type_of(&decimal, &DataType::Float64), None);
         assert_eq!(type_of(&DataType::Utf8, &DataType::Int32), None);
+        assert_eq!(type_of(&DataType::Null, &DataType::Int32), Some(DataType::Float64));
     }
 }
