@@ -527,6 +527,15 @@ pub fn can_name_a_table(lexeme: &Lexeme) -> bool {
         && !NOT_A_NAME.split_whitespace().any(|word| lexeme.is_word(word))
 }
 
+fn is_interval_part(lexeme: &Lexeme, first: bool) -> bool {
+    match &lexeme.token {
+        Token::Number(..) => true,
+        Token::SingleQuotedString(_) => first,
+        Token::Word(_) => !first && lexeme.word().is_some_and(is_unit),
+        _ => false,
+    }
+}
+
 /// How many tokens the number and the unit are that begin so far ahead, with a sign before them.
 fn interval_part(cursor: &Cursor<'_>, ahead: usize) -> Option<usize> {
     let is_sign = |lexeme: &&Lexeme| matches!(lexeme.token, Token::Minus | Token::Plus);

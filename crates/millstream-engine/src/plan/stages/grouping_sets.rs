@@ -9,9 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::{Column, Result, ScalarValue};
-use datafusion::logical_expr::{
-    Aggregate, Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder, cast, lit, when,
-};
+use datafusion::logical_expr::{Aggregate, Expr, GroupingSet, LogicalPlanBuilder, cast, lit, when};
 
 use super::CutError;
 
