@@ -17,7 +17,7 @@ type Request = (Command, Sender<io::Result<Child>>);
 /// Starts `command` so that it is killed when this process ends, however it ends.
 pub fn spawn(mut command: Command) -> io::Result<Child> {
     static SPAWNER: OnceLock<Sender<Request>> = OnceLock::new();
-    die_with_parent(&mut command);
+    detach(&mut command);
     let spawner = SPAWNER.get_or_init(start_spawner);
     let (reply, answer) = channel();
     spawner.send((command, reply)).expect("the spawning thread lives as long as the process");
@@ -36,12 +36,18 @@ fn start_spawner() -> Sender<Request> {
     requests
 }
 
-fn die_with_parent(command: &mut Command) {
+/// Has `command` die with this process, and have none of its descriptors but the first three:
+/// librdkafka lets its pipes be inherited, and one would keep what another has closed.
+fn detach(command: &mut Command) {
     let parent = std::process::id();
     let set = move || {
-        // SAFETY: both calls are async-signal-safe and take plain numbers.
+        // SAFETY: all calls are async-signal-safe and take plain numbers.
         unsafe {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let to_exec = libc::CLOSE_RANGE_CLOEXEC.cast_signed();
+            if libc::close_range(3, libc::c_uint::MAX, to_exec) != 0 {
                 return Err(io::Error::last_os_error());
             }
             // The parent may ignore Ctrl-C, as one in the background of a shell does.
