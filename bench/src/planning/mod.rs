@@ -1,6 +1,6 @@
 //! `millstream-bench planning`: how long a pipeline file takes from its text to plans.
 //!
-//! `millstream validate` reads the file, checks it and plans all of its flows, and touches no broker.
+//! `millstream validate` reads the file, checks it and plans all of its flows, and asks no broker.
 //! Its time is measured from outside, beside that of a start that does nothing
 //! (`millstream --version`). What lies between them is the reading and planning.
 

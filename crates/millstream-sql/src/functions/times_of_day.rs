@@ -2,8 +2,8 @@
 //!
 //! Spark 4.2 has this type switched off: there are literals, `from_json` reads such columns, and
 //! what works with values of any type works with them, casts to STRING, whole numbers and DECIMALs
-//! included. Casts to TIME, its functions and its arithmetic are errors (UNSUPPORTED_TIME_TYPE), and
-//! so they are here, where DataFusion would compute much of it.
+//! included. Casts to TIME, its functions and its arithmetic are errors (UNSUPPORTED_TIME_TYPE),
+//! and so they are here, where DataFusion would compute much of it.
 
 use std::sync::Arc;
 
@@ -101,8 +101,8 @@ pub(super) fn check_call(name: &str, types: &[DataType]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to take a TIME with other digits than six out of a STRUCT: what is computed with it would
-/// have six.
+/// Refuses to take a TIME with other digits than six out of a STRUCT: what is computed with it
+/// would have six.
 pub(super) fn check_field(
     call: &ScalarFunction,
     types: &[DataType],

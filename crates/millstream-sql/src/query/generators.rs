@@ -36,6 +36,14 @@ pub(crate) fn columns(frame: &Frame, expr: &Expr, names: &[Ident]) -> Option<Vec
     read(frame, &name, function, names).ok().map(|generator| generator.columns)
 }
 
+/// Refuses a generator within an expression.
+pub(super) fn not_alone(lexed: &Lexed, function: &Function, name: &str) -> Diagnostic {
+    let message = format!("`{name}` must be alone in the SELECT list");
+    let help = format!("write SELECT {name}(x) in a subquery, or LATERAL VIEW {name}(x) t AS ...");
+    let span = lexed.span(function.name.0[0].span());
+    Diagnostic { span, ..Diagnostic::nowhere(message).help(help) }
+}
+
 /// GROUP BY finds no column of a generator, which has rows only when the groups are made.
 pub(crate) fn as_key(lexed: &Lexed, select: &Select, frame: &Frame) -> Option<Diagnostic> {
     let GroupByExpr::Expressions(groups, _) = &select.group_by else { return None };

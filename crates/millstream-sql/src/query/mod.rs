@@ -84,3 +84,4 @@ pub mod variables;
 mod wildcards;
 mod window_calls;
 mod words;
+mod wrong_fields;

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     CeilFloorKind, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart,
     OneOrManyWithParens, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
@@ -27,18 +27,15 @@ use super::operators::{
 use super::prepared::{ReadMode, TableRead};
 use super::scope::Scopes;
 use super::settings::Settings;
-use super::wildcards::excepts;
 use super::{
     aggregates, blocks, casts, generators, grouping, interval_columns, intervals, lambda_calls,
     lateral, lateral_alias, lateral_values, laterals, like, listagg, operators, outer_aggregates,
     percentiles, result_names, rows, schema_calls, several_generators, sorting, structs,
-    time_literals, twins, units, using, wildcards, window_calls, words,
+    time_literals, twins, units, using, wildcards, window_calls, words, wrong_fields,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::nearest::suggest;
 use crate::recursion::levels;
 use crate::syntax::lexer::Lexed;
-use crate::types::spark_type;
 
 /// Rewrites `query` in place.
 pub(crate) fn rewrite(
@@ -396,14 +393,7 @@ impl Rewriter<'_> {
         } else if let Some(DataType::Struct(fields)) =
             self.frame().resolve(&parts).and_then(|found| found.data_type)
         {
-            let is_kept = |field: &&FieldRef| !excepts(&options, field.name());
-            let items = fields.iter().filter(is_kept).map(|field| {
-                let name = quoted_ident(field.name().clone(), parts[0].span);
-                let mut path = parts.clone();
-                path.push(name.clone());
-                SelectItem::ExprWithAlias { expr: Expr::CompoundIdentifier(path), alias: name }
-            });
-            return Ok(items.collect());
+            return Ok(wildcards::of_struct(&parts, &fields, &options));
         } else if let Some(items) = laterals::columns_of(&self.frames, &name, &options) {
             return Ok(items);
         }
@@ -483,11 +473,7 @@ impl Rewriter<'_> {
 
     fn call(&self, function: &mut Function) -> Result<(), Diagnostic> {
         if let Some(name) = generator_name(function) {
-            let span = self.lexed.span(function.name.0[0].span());
-            let message = format!("`{name}` must be alone in the SELECT list");
-            let help =
-                format!("write SELECT {name}(x) in a subquery, or LATERAL VIEW {name}(x) t AS ...");
-            return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
+            return Err(generators::not_alone(self.lexed, function, &name));
         }
         schema_calls::write_out(function);
         intervals::frame_of_call(function);
@@ -589,20 +575,12 @@ impl Rewriter<'_> {
             return Err(twins::ambiguous(self.lexed, parts));
         }
         if let Some((at, known)) = &found.wrong_field {
-            let (field, span) = (&parts[*at].value, self.lexed.span(parts[*at].span));
-            let before = found.parts[*at - 1].as_str();
-            let diagnostic = match known {
-                DataType::Struct(fields) => {
-                    let names = fields.iter().map(|field| field.name().as_str());
-                    Diagnostic::nowhere(format!("`{before}` has no field `{field}`"))
-                        .help(suggest(field, "fields", names))
-                }
-                other => Diagnostic::nowhere(format!(
-                    "`{before}` has no fields: it is {}",
-                    spark_type(other)
-                )),
-            };
-            return Err(Diagnostic { span, ..diagnostic });
+            return Err(wrong_fields::refused(
+                self.lexed,
+                &parts[*at],
+                &found.parts[*at - 1],
+                known,
+            ));
         }
         for (part, spelled) in parts.iter_mut().zip(found.parts) {
             part.value = spelled;

@@ -22,8 +22,8 @@ const WITHOUT_STREAM: &str = "without STREAM the same query runs as a batch quer
 const COMPLETE: &str = "set outputMode to 'complete', which sorts all groups of an aggregation \
                         each time; or leave STREAM out: the same query runs as a batch query";
 
-/// Refuses what needs state over a stream. Gives ORDER BY and LIMIT over a stream, which are refused
-/// unless the output mode is `complete`.
+/// Refuses what needs state over a stream. Gives ORDER BY and LIMIT over a stream, which are
+/// refused unless the output mode is `complete`.
 pub(crate) fn check(
     lexed: &Lexed,
     query: &Query,

@@ -1,7 +1,8 @@
 //! What `*` stands for: `* EXCEPT (...)`, and `* REPLACE (...)`, which `|> SET` is.
 
+use arrow::datatypes::Fields;
 use datafusion::sql::sqlparser::ast::{
-    ExceptSelectItem, Expr, ReplaceSelectElement, SelectItem, WildcardAdditionalOptions,
+    ExceptSelectItem, Expr, Ident, ReplaceSelectElement, SelectItem, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
@@ -29,6 +30,21 @@ pub(crate) fn spell(
         }
     }
     Ok(())
+}
+
+/// What `.*` stands for behind the column or field `path`, a STRUCT of these fields.
+pub(super) fn of_struct(
+    path: &[Ident],
+    fields: &Fields,
+    options: &WildcardAdditionalOptions,
+) -> Vec<SelectItem> {
+    let kept = fields.iter().filter(|field| !excepts(options, field.name()));
+    let items = kept.map(|field| {
+        let alias = quoted_ident(field.name().clone(), path[0].span);
+        let path = path.iter().cloned().chain([alias.clone()]);
+        SelectItem::ExprWithAlias { expr: Expr::CompoundIdentifier(path.collect()), alias }
+    });
+    items.collect()
 }
 
 /// `* EXCEPT (a)` has brackets.

@@ -1,7 +1,7 @@
 //! GROUP BY with ROLLUP, CUBE or GROUPING SETS over a stream, as an aggregation by plain keys.
 //!
-//! Each row is repeated for each set, as in Spark's Expand: with the set's number, and with NULL for
-//! the keys that the set leaves out. The number is a key too, since a NULL may also be a value. It
+//! Each row is repeated for each set, as in Spark's Expand: with the set's number, and with NULL
+//! for the keys that the set leaves out. The number is a key too, since a NULL may also be a value. It
 //! has the bits that DataFusion gives it, because calls of `grouping` and `grouping_id` have become
 //! expressions over them by now.
 
@@ -67,8 +67,8 @@ fn sets(grouping: &GroupingSet) -> Result<Vec<Vec<&Expr>>, CutError> {
     }
 }
 
-/// By set, its number: a bit for each key that it leaves out, that of the last key lowest, and above
-/// these how often the same set stands before it.
+/// By set, its number: a bit for each key that it leaves out, that of the last key lowest, and
+/// above these how often the same set stands before it.
 fn numbers(keys: &[Expr], sets: &[Vec<&Expr>]) -> Vec<u64> {
     let mut seen: HashMap<u64, u64> = HashMap::new();
     let number = |set: &Vec<&Expr>| {
@@ -81,8 +81,8 @@ fn numbers(keys: &[Expr], sets: &[Vec<&Expr>]) -> Vec<u64> {
     sets.iter().map(number).collect()
 }
 
-/// `key` in the rows of its sets, and NULL in others. One that all sets have stays as it is, so that
-/// it may be an event time.
+/// `key` in the rows of its sets, and NULL in others. One that all sets have stays as it is, so
+/// that it may be an event time.
 fn in_its_sets(key: &Expr, bit: u64, numbers: &[u64]) -> Result<Expr> {
     if numbers.iter().all(|number| number & bit == 0) {
         return Ok(key.clone());
