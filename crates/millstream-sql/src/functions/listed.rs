@@ -24,7 +24,7 @@ fn type_of(args: &[DataType]) -> Result<DataType> {
     let is_sure = match of {
         DataType::Null | DataType::Utf8 | DataType::Boolean | DataType::Date32 => true,
         DataType::Timestamp(TimeUnit::Microsecond, zone) => zone.is_none(),
-        DataType::Decimal128(..) | DataType::Interval(_) | DataType::Duration(_) => true,
+        DataType::Decimal128(..) => true,
         other => other.is_signed_integer(),
     };
     match is_sure {

@@ -61,7 +61,7 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     let plan = state.statement_to_plan(statement).now_or_never().unwrap_or_else(|| {
         Err(DataFusionError::Internal("a table's provider was not registered in memory".into()))
     })?;
-    checks::check(&plan)?;
+    checks::check(&plan, reads_stream)?;
     recursion::check_places(&plan)?;
     let plan = subqueries::joined(lateral::lower(plan)?, reads_stream)?;
     // Not before subqueries are joins: beside one even a single row may be in any partition.
@@ -79,8 +79,9 @@ fn refuse_state(prepared: &PreparedQuery, plan: &LogicalPlan) -> Result<(), Diag
     let _ = plan.apply_with_subqueries(|node| {
         let what = match node {
             LogicalPlan::Window(_) => "a window function",
-            LogicalPlan::Sort(_) => "ORDER BY",
-            LogicalPlan::Limit(_) => "LIMIT",
+            // What the text shows is looked at where the output mode is known.
+            LogicalPlan::Sort(_) if prepared.orders.is_empty() => "ORDER BY",
+            LogicalPlan::Limit(_) if prepared.orders.is_empty() => "LIMIT",
             LogicalPlan::RecursiveQuery(_) => "a recursive query",
             _ => return Ok(TreeNodeRecursion::Continue),
         };

@@ -285,6 +285,8 @@ impl<P: Prepared> ScalarUDFImpl for Function<P> {
                 spark_type(&prepared.returns().0)
             );
         }
+        // A constant is computed before anything is simplified.
+        prepared.check()?;
         call(&args, |arguments| prepared.compute(arguments.array(0).0))
     }
 }
