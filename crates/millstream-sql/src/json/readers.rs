@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 /// Reads a text as microseconds, since the epoch or since midnight; `None` if it has another form.
 #[derive(Clone)]
-pub(crate) struct Reader(Arc<dyn Fn(&str) -> Option<i64> + Send + Sync>);
+pub(crate) struct Reader(Arc<Read>);
+
+/// Gives what a text means, if anything.
+type Read = dyn Fn(&str) -> Option<i64> + Send + Sync;
 
 impl Reader {
     /// A reader that does what `read` does.
