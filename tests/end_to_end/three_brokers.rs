@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::cluster::{self, Alone, Cluster};
+use crate::cluster::{self, Alone, BROKERS, Cluster};
 use crate::delta::{assert_numbers, versions};
 use crate::live::{Numbers, PARTITIONS, kills, mixed};
 use crate::millstream::{Finished, Pipeline, Running, table};
@@ -316,6 +316,74 @@ fn two_lost_brokers_of_three_are_reported_and_waited_for() {
         finished.says(&["answered again after"]);
     }
     copies.assert_exactly_once();
+}
+
+/// A coordinator that stood still answers from what it remembers, until it learns that another one
+/// leads: it knows of no transaction that was begun meanwhile.
+#[test]
+fn a_coordinator_that_stood_still_is_not_believed() {
+    const STILL: i32 = BROKERS;
+    const COORDINATORS: &str = "__transaction_state";
+    let cluster = cluster::shared();
+    let (alone, topics) = (cluster.alone(), cluster.topics());
+    let (numbers, output) = (Numbers::new(topics, "three_still_in".to_owned()), "three_still_out");
+    topics.create(output, PARTITIONS as usize);
+    let servers = cluster.address();
+    let sink = [
+        ("kafka.bootstrap.servers", servers.as_str()),
+        ("topic", output),
+        ("delivery", "exactly-once"),
+        ("kafka.millstream.transactions", "protocol"),
+    ];
+    let pipeline = Pipeline::new(&format!(
+        "{}{}CREATE FLOW copied AS INSERT INTO target BY NAME\n\
+         SELECT value, partition FROM STREAM source;\n",
+        numbers.source_table(&servers),
+        table("target", "", "kafka", &sink),
+    ));
+    // What the flow needs besides is created in peace.
+    numbers.produce(10);
+    numbers.run_the_rest(&pipeline, "target");
+    let leader = |topic: &str, partition| {
+        let leader = || cluster.leader(topic, partition).filter(|id| *id > 0);
+        wait::until("a leader", wait::SOON, leader)
+    };
+    let stays = |topic: &str, partition| leader(topic, partition) != STILL;
+    // What the rows and the record of progress are written to does not stand still.
+    let mut written = topics.names();
+    written.retain(|name| name.starts_with("millstream-copied-"));
+    written.extend([numbers.topic.clone(), output.to_owned()]);
+    for topic in &written {
+        for partition in 0..topics.ends(topic).len() as i32 {
+            while !stays(topic, partition) {
+                cluster.move_leader(topic, partition);
+            }
+        }
+    }
+    let coordinators = 0..topics.ends(COORDINATORS).len() as i32;
+    for partition in coordinators.clone() {
+        while stays(COORDINATORS, partition) {
+            cluster.move_leader(COORDINATORS, partition);
+        }
+    }
+    let mut running = pipeline.start(&[]);
+    let before = topics.written(output);
+    numbers.produce(10);
+    running.wait_while_running("the first numbers", || topics.written(output) > before);
+    alone.freeze(STILL);
+    let have_moved = || coordinators.clone().all(|partition| stays(COORDINATORS, partition));
+    wait::until_true("other coordinators", wait::SOON, have_moved);
+    numbers.produce(10);
+    // By then the flow has asked the former coordinator to commit them, which reads that now.
+    wait::pause(Duration::from_secs(3));
+    alone.restore();
+    let before = topics.written(output);
+    numbers.produce(10);
+    running.wait_while_running("more numbers", || topics.written(output) > before);
+    running.stop().expect_success().says_not(&["starts again in"]);
+    numbers.run_the_rest(&pipeline, "target");
+    numbers.assert_in(output, |_| true);
+    numbers.assert_logged(&pipeline);
 }
 
 /// A flow that copies one topic to another, as fast as it can.

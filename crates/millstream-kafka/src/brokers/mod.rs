@@ -78,6 +78,8 @@ pub struct Brokers {
     patience: Option<Duration>,
     /// Who has answered last what any broker can answer.
     answered: Option<Address>,
+    /// Who may not know who leads now.
+    distrusted: Option<Address>,
 }
 
 /// A connection, and when it has to be made anew, on the monotonic clock.
@@ -138,6 +140,7 @@ impl Brokers {
             connections,
             patience: None,
             answered: None,
+            distrusted: None,
         }
     }
 
@@ -221,6 +224,20 @@ impl Brokers {
         self.coordinators.clear();
     }
 
+    /// Forgets leaders and coordinators, and asks all others before `broker` who they are. A broker
+    /// that stood still believes for a while that it leads what it led before, and says so.
+    pub fn distrust(&mut self, broker: &Address) {
+        self.distrusted = Some(broker.clone());
+        self.forget();
+    }
+
+    /// [Distrusts](Self::distrust) the broker that is known as the coordinator of `id`.
+    pub fn distrust_coordinator(&mut self, id: &str) {
+        if let Some(coordinator) = self.coordinators.get(id).cloned() {
+            self.distrust(&coordinator);
+        }
+    }
+
     /// Asks one broker after the other until one answers, first the one that did so last.
     fn ask_any<T>(
         &mut self,
@@ -228,8 +245,9 @@ impl Brokers {
     ) -> Result<T, RequestError> {
         let mut lost = None;
         let all = self.answered.iter().chain(self.nodes.values()).chain(&self.servers);
-        let mut asked = HashSet::new();
-        for address in all.cloned().collect::<Vec<_>>() {
+        let (mut all, mut asked) = (all.cloned().collect::<Vec<_>>(), HashSet::new());
+        all.sort_by_key(|address| self.distrusted.as_ref() == Some(address));
+        for address in all {
             if !asked.insert(address.clone()) {
                 continue;
             }

@@ -128,6 +128,9 @@ impl ErrorCode {
 
     /// The brokers do not know the writer any more, or not what it has written: a new one is
     /// needed.
+    ///
+    /// A broker says so from memory. One that stood still, or that has not heard of an election
+    /// yet, speaks of what was before.
     pub fn is_about_writer(self) -> bool {
         // OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.
         self.is_lost_transaction() || matches!(self.0, 45 | 59)

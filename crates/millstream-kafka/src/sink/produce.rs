@@ -60,8 +60,10 @@ pub struct Filling<'a> {
 /// The problems of one round of requests.
 #[derive(Default)]
 pub struct Round {
-    /// A transient problem.
+    /// A transient problem, or the refusal of a transaction's writer.
     pub problem: Option<RequestError>,
+    /// Who has refused the writer. One such [word](ErrorCode::is_about_writer) proves nothing yet.
+    pub refused_by: Option<Address>,
     /// True if a request belongs to another broker.
     misplaced: bool,
 }
@@ -74,8 +76,17 @@ impl Round {
         }
         // A lost connection may mean a lost broker.
         self.misplaced |= problem.code().is_none_or(ErrorCode::is_misplaced);
-        self.problem = Some(problem);
+        // A refusal weighs more than what passes.
+        if self.refused_by.is_none() {
+            self.problem = Some(problem);
+        }
         Ok(())
+    }
+
+    /// Notes that a broker has refused the writer of a transaction.
+    fn refuse(&mut self, by: &Address, code: ErrorCode) {
+        self.refused_by = Some(by.clone());
+        self.problem = Some(RequestError::Refused(code));
     }
 }
 
@@ -166,9 +177,11 @@ impl Filling<'_> {
         let mut failed = None;
         for leader in sent {
             let receive = |connection: &mut Connection| connection.receive(responses::produce);
-            let answer = brokers.using(&(leader, Purpose::Rows), receive);
-            let outcomes = match answer {
-                Ok(written) => written.into_iter().map(|it| self.note_written(it, round)).collect(),
+            let channel = (leader, Purpose::Rows);
+            let outcomes = match brokers.using(&channel, receive) {
+                Ok(written) => {
+                    written.into_iter().map(|it| self.note_written(it, &channel.0, round)).collect()
+                }
                 Err(problem) => vec![round.note(ROWS, problem)],
             };
             for outcome in outcomes {
@@ -181,7 +194,12 @@ impl Filling<'_> {
         failed.map_or(Ok(()), Err)
     }
 
-    fn note_written(&mut self, written: Written, round: &mut Round) -> Result<(), Failure> {
+    fn note_written(
+        &mut self,
+        written: Written,
+        leader: &Address,
+        round: &mut Round,
+    ) -> Result<(), Failure> {
         let is_it = |part: &&mut PartitionBatches| {
             part.partition == written.partition && part.topic == written.topic
         };
@@ -201,14 +219,22 @@ impl Filling<'_> {
                 let code = as_librdkafka(code);
                 Err(Failure::Row(part.refused(self.rows, code, self.limits)))
             }
+            // Without a transaction, a new writer can be had and nothing is lost by asking for one.
+            code if self.transaction.is_some() && code.is_about_writer() => {
+                round.refuse(leader, code);
+                Ok(())
+            }
             code => round.note(ROWS, RequestError::Refused(code)),
         }
     }
 
-    /// Forgets leaders and coordinators, if a round has shown that they have moved.
+    /// Forgets leaders and coordinators, if a round has shown that they have moved, or if one has
+    /// refused the writer: it may not have noticed that others lead now.
     pub fn learn(&self, brokers: &mut Brokers, round: &Round) {
-        if round.misplaced {
-            brokers.forget();
+        match &round.refused_by {
+            Some(by) => brokers.distrust(by),
+            None if round.misplaced => brokers.forget(),
+            None => {}
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct Asked {
     pub ends: Vec<bool>,
     /// Codes for the next batches of these topics, in order, in place of success.
     pub codes: VecDeque<(String, i16)>,
+    /// Codes for the next ends of transactions, in place of success.
+    pub end_codes: VecDeque<i16>,
     /// How many of the next requests with rows are lost with their connections.
     pub lost: u32,
     /// How many connections were made.
@@ -213,11 +215,13 @@ fn end_txn(request: &mut Request<'_>, answer: &mut Writer, asked: &Mutex<Asked>)
     request.text();
     let id = request.i64();
     let epoch = request.i16();
-    asked.lock().ends.push(request.take(1) == [1]);
+    let mut asked = asked.lock();
+    asked.ends.push(request.take(1) == [1]);
+    let code = asked.end_codes.pop_front().unwrap_or(0);
     answer.i32(0);
-    answer.i16(0);
-    answer.i64(id);
-    answer.i16(epoch + 1);
+    answer.i16(code);
+    answer.i64(if code == 0 { id } else { -1 });
+    answer.i16(if code == 0 { epoch + 1 } else { -1 });
     answer.end();
 }
 

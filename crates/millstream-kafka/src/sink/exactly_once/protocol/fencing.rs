@@ -78,6 +78,7 @@ impl ProtocolClient {
             brokers,
             env: opening.env.clone(),
             begun: Duration::ZERO,
+            refused_after: None,
         })
     }
 }

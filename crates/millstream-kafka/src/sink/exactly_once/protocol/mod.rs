@@ -21,8 +21,10 @@
 //!
 //! A lost connection, a leader that moves or a broker that restarts does no harm: the same request
 //! is sent again for as long as the transaction lives. Every client has connections of its own.
+//! So it is with [refusals] by a broker that does not know yet that another one leads.
 
 mod fencing;
+mod refusals;
 mod settings;
 
 use std::sync::Arc;
@@ -70,6 +72,8 @@ pub struct ProtocolClient {
     env: Env,
     /// When the transaction began, on the monotonic clock.
     begun: Duration,
+    /// For how long it was open when the writer was first refused in the present step.
+    refused_after: Option<Duration>,
 }
 
 impl ProtocolClient {
@@ -127,7 +131,8 @@ impl ProtocolClient {
             }
             let Some(problem) = &round.problem else { continue };
             tracing::debug!(id = self.id, %problem, "a part of a transaction is sent again");
-            if self.open_for() > self.timeout {
+            let is_refused = round.refused_by.is_some() && self.believes_refusal();
+            if is_refused || self.open_for() > self.timeout {
                 return Err(self.explain(ROWS, problem));
             }
             tries.failed(problem, &self.contact);
@@ -156,12 +161,17 @@ impl ProtocolClient {
                 }
                 Err(problem) => problem,
             };
-            if !problem.may_pass() || self.open_for() > patience {
+            // Aborting is worth no wait: the brokers do it, too.
+            let is_in_doubt = commit && self.is_in_doubt(&problem);
+            let may_pass = problem.may_pass() || is_in_doubt;
+            if !may_pass || self.open_for() > patience {
                 return Err(problem);
             }
             tracing::debug!(id = self.id, %problem, "the end of a transaction is sent again");
             tries.failed(&problem, &self.contact);
-            if problem.code().is_none_or(ErrorCode::is_misplaced) {
+            if is_in_doubt {
+                self.brokers.distrust_coordinator(&self.id);
+            } else if problem.code().is_none_or(ErrorCode::is_misplaced) {
                 self.brokers.forget();
             }
         }
@@ -185,7 +195,7 @@ impl ProtocolClient {
     /// What a problem means. The brokers abort a transaction after its time-out, and refuse its
     /// owner from then on.
     fn explain(&self, step: &'static str, problem: &RequestError) -> SinkError {
-        let (id, open, timeout) = (self.id.clone(), self.open_for(), self.timeout);
+        let (id, open, timeout) = (self.id.clone(), self.open_before(problem), self.timeout);
         let is_too_old = open > timeout;
         match problem.code() {
             Some(code) if code.is_turned_away() && !is_too_old => SinkError::TakenOver { id },
@@ -209,6 +219,7 @@ impl Transactor for ProtocolClient {
     fn fill(&mut self, content: &Content) -> Result<(), SinkError> {
         crash_points::reached(Step::BeforeBegin);
         self.begun = self.env.monotonic();
+        self.refused_after = None;
         self.write(content)?;
         crash_points::reached(Step::AfterOffsets);
         Ok(())
@@ -217,6 +228,7 @@ impl Transactor for ProtocolClient {
     fn commit(&mut self) -> Result<(), SinkError> {
         crash_points::reached(Step::BeforeCommit);
         let asked = self.env.monotonic();
+        self.refused_after = None;
         let ended = self.end(true, self.timeout + ANSWER_PATIENCE);
         ended.map_err(|problem| self.explain(COMMIT, &problem))?;
         let took = self.env.monotonic().saturating_sub(asked);

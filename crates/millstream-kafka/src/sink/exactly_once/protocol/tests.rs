@@ -13,6 +13,11 @@ use crate::sink::testing::broker::{Asked, Broker, has};
 use crate::sink::testing::rows::content;
 
 fn client(broker: &Broker) -> ProtocolClient {
+    client_of(&[broker])
+}
+
+/// A client that knows several brokers and asks the first of them first.
+fn client_of(brokers: &[&Broker]) -> ProtocolClient {
     let env = Env::real();
     let origin = Origin {
         query: "q".to_owned(),
@@ -31,7 +36,7 @@ fn client(broker: &Broker) -> ProtocolClient {
         writer: ProducerIdentity { id: 7, epoch: 1 },
         brokers: Brokers::new(
             ConnectionSettings {
-                servers: vec![broker.address.clone()],
+                servers: brokers.iter().map(|broker| broker.address.clone()).collect(),
                 client: "test".to_owned(),
                 security: Security::default(),
                 tokens: None,
@@ -41,6 +46,7 @@ fn client(broker: &Broker) -> ProtocolClient {
         ),
         env,
         begun: Duration::ZERO,
+        refused_after: None,
     }
 }
 
@@ -176,4 +182,118 @@ fn the_time_of_a_transaction_begins_when_it_is_filled() {
     // NOT_ENOUGH_REPLICAS, after which it is looked whether there is time left.
     broker.asked.lock().codes.push_back(("a".to_owned(), 19));
     client.fill(&content(&[("a", 0, "first")])).unwrap();
+}
+
+/// What brokers say of a writer or a transaction that they know nothing of.
+const REFUSALS: [i16; 6] = [45, 47, 48, 49, 59, 90];
+
+/// The topics and partitions of what was written.
+fn places(broker: &Broker) -> Vec<(String, i32)> {
+    let asked = broker.asked.lock();
+    asked.batches.iter().map(|batch| (batch.0.clone(), batch.1)).collect()
+}
+
+#[test]
+fn a_commit_that_a_former_coordinator_refuses_is_asked_of_the_present_one() {
+    for code in REFUSALS {
+        let (former, present) = (Broker::start(), Broker::start());
+        former.asked.lock().end_codes = [code; 1_000].into();
+        let mut client = client_of(&[&former, &present]);
+        client.fill(&content(&[("a", 0, "first")])).unwrap();
+        client.commit().unwrap();
+        assert_eq!(former.asked.lock().ends, [true], "{code}");
+        assert_eq!(present.asked.lock().ends, [true], "{code}");
+        assert_eq!(client.writer.epoch, 2, "the brokers' answer");
+    }
+}
+
+#[test]
+fn a_coordinator_that_learns_of_its_transaction_only_later_is_asked_again() {
+    let broker = Broker::start();
+    broker.asked.lock().end_codes = [48, 48, 14, 48].into();
+    let mut client = client(&broker);
+    client.fill(&content(&[("a", 0, "first")])).unwrap();
+    client.commit().unwrap();
+    assert_eq!(broker.asked.lock().ends, [true; 5]);
+}
+
+#[test]
+fn rows_that_a_former_leader_refuses_go_to_the_present_one() {
+    for code in REFUSALS {
+        let (former, present) = (Broker::start(), Broker::start());
+        former.asked.lock().codes = vec![("a".to_owned(), code); 1_000].into();
+        let mut client = client_of(&[&former, &present]);
+        client.fill(&content(&[("a", 1, "first")])).unwrap();
+        assert_eq!(places(&former), [("records".to_owned(), 0)], "{code}");
+        assert_eq!(places(&present), [("a".to_owned(), 1)], "{code}");
+    }
+}
+
+/// The machine's clock, where time passes a hundred times as fast.
+struct Fast(Env);
+
+impl Clock for Fast {
+    fn now_us(&self) -> i64 {
+        self.0.now_us()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic() * 100
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.0.sleep(duration)
+    }
+}
+
+fn fast_client(broker: &Broker) -> ProtocolClient {
+    let mut client = client(broker);
+    client.env = Env::new(Arc::new(Fast(Env::real())), Arc::new(SeededRng::new(1)));
+    client.timeout = Duration::from_secs(6_000);
+    client
+}
+
+#[test]
+fn a_refused_commit_is_given_up_if_that_lasts() {
+    for (code, is_taken_over) in [(48, false), (49, false), (47, true), (90, true)] {
+        let broker = Broker::start();
+        broker.asked.lock().end_codes = [code; 10_000].into();
+        let mut client = fast_client(&broker);
+        client.fill(&content(&[("a", 0, "first")])).unwrap();
+        let error = client.commit().unwrap_err();
+        let found = matches!(error, SinkError::TakenOver { .. });
+        assert_eq!(found, is_taken_over, "{error}");
+        assert!(found || matches!(error, SinkError::Transaction { .. }), "{error}");
+        assert!(broker.asked.lock().ends.len() > 1, "the commit is asked for again");
+        // It is left to the brokers.
+        broker.asked.lock().ends.clear();
+        client.abort();
+        assert_eq!(broker.asked.lock().ends, [false]);
+    }
+}
+
+#[test]
+fn refused_rows_are_given_up_if_that_lasts() {
+    let broker = Broker::start();
+    broker.asked.lock().codes = vec![("a".to_owned(), 47); 10_000].into();
+    let error = fast_client(&broker).fill(&content(&[("a", 0, "first")])).unwrap_err();
+    assert!(matches!(error, SinkError::TakenOver { .. }), "{error}");
+    assert!(broker.asked.lock().codes.len() < 9_999, "the rows are sent again");
+    assert_eq!(places(&broker), [("records".to_owned(), 0)]);
+}
+
+#[test]
+fn who_was_refused_early_was_replaced_even_if_that_is_believed_late() {
+    let mut client = client(&Broker::start());
+    client.env = Env::new(Arc::new(Ahead(Env::real())), Arc::new(SeededRng::new(1)));
+    // The transaction is open for an hour.
+    client.timeout = Duration::from_secs(3_595);
+    let refused = RequestError::Refused(ErrorCode::PRODUCER_FENCED);
+    for (refused_after, is_taken_over) in [(None, false), (Some(3_594), true), (Some(1), false)] {
+        client.refused_after = refused_after.map(Duration::from_secs);
+        let error = client.explain(ROWS, &refused);
+        let found = matches!(error, SinkError::TakenOver { .. });
+        assert_eq!(found, is_taken_over, "{error}");
+        assert!(found || matches!(error, SinkError::TimedOut { .. }), "{error}");
+    }
 }
