@@ -92,12 +92,22 @@ def last_words(log: Path) -> str:
     return (told or lines or ["it said nothing"])[-1].removeprefix("error: ").strip()
 
 
+def once(pairs: list[tuple]) -> dict:
+    """An object. Of a key that is there twice a reader would see one value, and not know which."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Failed(f"a line of its output has the key {twice} twice")
+    return found
+
+
 def parse(text: str) -> list[dict]:
     """Result lines of a release build."""
     lines = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:
-            found = json.loads(line)
+            found = json.loads(line, object_pairs_hook=once)
         except ValueError as error:
             raise Failed(f"line {number} of its output is not JSON") from error
         if not isinstance(found, dict):

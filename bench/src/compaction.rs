@@ -62,7 +62,7 @@ struct Line {
     commits: u64,
     pause_ms: u64,
     /// From the moment a commit is due until it is done, with its data file.
-    commit: Quantiles,
+    commit_time: Quantiles,
     /// The append alone: one entry of the log.
     append: Quantiles,
     /// At the end of the stream.
@@ -107,8 +107,8 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
             eprintln!(
                 "round {round} compaction {compaction:<5}  commit p50 {:.2} p99 {:.2} ms  append \
                  p99 {:.2} ms  {} files  read in {:.1} ms",
-                line.commit.p50_ms,
-                line.commit.p99_ms,
+                line.commit_time.p50_ms,
+                line.commit_time.p99_ms,
                 line.append.p99_ms,
                 line.files,
                 line.query_ms
@@ -141,8 +141,8 @@ fn summary(lines: &[Line], rounds: u32) -> Summary {
     let ratio = |value: fn(&Line) -> f64| rounded(of(true, value) / of(false, value), 3);
     Summary {
         rounds,
-        ratio_commit_p50: ratio(|line| line.commit.p50_ms),
-        ratio_commit_p99: ratio(|line| line.commit.p99_ms),
+        ratio_commit_p50: ratio(|line| line.commit_time.p50_ms),
+        ratio_commit_p99: ratio(|line| line.commit_time.p99_ms),
         ratio_append_p99: ratio(|line| line.append.p99_ms),
         files_without: of(false, |line| line.files as f64),
         files_with: of(true, |line| line.files as f64),
@@ -168,7 +168,7 @@ impl Bench<'_> {
             compaction,
             commits,
             pause_ms: pause,
-            commit: stream.commit.quantiles(),
+            commit_time: stream.commit.quantiles(),
             append: stream.append.quantiles(),
             files,
             query_ms,

@@ -9,6 +9,7 @@
 //!   every record that had to wait for it.
 //! - [`rate_to_stats`] needs no broker: the engine's own `rate` source and `stats` sink.
 //! - [`offset_management`] runs both with the engine's progress kept in different ways.
+//! - [`recovery`] ends the engine by `kill -9`, and times it until it has caught up.
 //! - [`journal`] makes records durable, beside a bare file.
 //! - [`log_length`] starts the engine on checkpoints of many micro-batches.
 //! - [`delta`] appends to a large Delta table, with checkpoints and without. It calls what the sink
@@ -28,6 +29,7 @@
 //! - [`nexmark`] runs the queries of a suite that others publish figures of.
 //! - [`sinks`] writes a small stream into each sink for a long time, and tells what grows.
 //! - [`freshness`] counts the rows of a table that is being written.
+//! - [`operational`] times alerts: from an event until somebody is told.
 //! - [`olap`] asks a cluster about events in an object store, with runners and without.
 //! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
 //! - [`plot`] draws their lines as SVG.
@@ -62,6 +64,7 @@ mod numbered;
 mod offset_management;
 mod offsets;
 mod olap;
+mod operational;
 mod payload;
 mod peers;
 mod plot;
@@ -70,12 +73,14 @@ mod pulsar;
 mod quantiles;
 mod rate_to_stats;
 mod read_back;
+mod recovery;
 mod redis;
 mod relay;
 mod report;
 mod round;
 mod schedule;
 mod sender;
+mod sending;
 mod settings;
 mod sinks;
 mod state_size;
@@ -114,6 +119,8 @@ enum Name {
     RateToStats(rate_to_stats::Flags),
     /// What keeping track of progress costs, over seven ways to do it
     OffsetManagement(offset_management::Flags),
+    /// Time to catch up after `kill -9`, over the interval between two entries of progress
+    Recovery(recovery::Flags),
     /// Latency of generated rows on checkpoints of ten and of a million micro-batches
     LogLength(log_length::Flags),
     /// Time until input is durable in a journal, beside a bare file
@@ -144,6 +151,8 @@ enum Name {
     Sinks(sinks::Flags),
     /// From a record in a topic to its being counted by a query over the Delta table
     Freshness(freshness::Flags),
+    /// From an event in a topic until somebody is told: by webhook, mail or topic
+    Operational(operational::Flags),
     /// Queries over an object store, on a node alone and with runners
     Olap(olap::Flags),
     /// Latency from topic to topic beside Spark, Flink and bare relays
@@ -219,6 +228,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::KafkaThroughput(flags) => kafka_throughput::run(env, &flags),
         Name::RateToStats(flags) => rate_to_stats::run(env, &flags),
         Name::OffsetManagement(flags) => offset_management::run(env, &flags),
+        Name::Recovery(flags) => recovery::run(env, &flags),
         Name::LogLength(flags) => log_length::run(env, &flags),
         Name::Journal(flags) => journal::run(env, &flags),
         Name::Delta(flags) => delta::run(env, &flags),
@@ -234,6 +244,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::Nexmark(flags) => nexmark::run(env, &flags),
         Name::Sinks(flags) => sinks::run(env, &flags),
         Name::Freshness(flags) => freshness::run(env, &flags),
+        Name::Operational(flags) => operational::run(env, &flags),
         Name::Olap(flags) => olap::run(env, &flags),
         Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),

@@ -64,7 +64,7 @@ struct Line {
     pause_ms: u64,
     compaction: bool,
     /// The commit alone: which rows are replaced, deletion vectors, one entry of the log.
-    commit: Quantiles,
+    commit_time: Quantiles,
     commit_first: Quantiles,
     commit_last: Quantiles,
     /// From the moment a commit is due until it is done, with its data file.
@@ -87,8 +87,8 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         eprintln!(
             "{rows} rows a commit  commit p50 {:.2} p99 {:.2} ms  first p50 {:.2} p99 {:.2}  last \
              p50 {:.2} p99 {:.2}  files {} to {}",
-            line.commit.p50_ms,
-            line.commit.p99_ms,
+            line.commit_time.p50_ms,
+            line.commit_time.p99_ms,
             line.commit_first.p50_ms,
             line.commit_first.p99_ms,
             line.commit_last.p50_ms,
@@ -135,7 +135,7 @@ fn measure(env: &Env, flags: &Flags, rows: u32, table: &Path) -> Result<Option<L
         commits: flags.commits,
         pause_ms: flags.pause,
         compaction: !flags.no_compaction,
-        commit: commit.quantiles(),
+        commit_time: commit.quantiles(),
         commit_first: first.quantiles(),
         commit_last: last.quantiles(),
         due: due_to_done.quantiles(),

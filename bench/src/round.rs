@@ -10,12 +10,9 @@
 //!    and the topics are deleted.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use millstream_store::env::{Env, Thread};
+use millstream_store::env::Env;
 use millstream_testkit::program::{Process, Usage};
 use serde::Serialize;
 
@@ -28,7 +25,8 @@ use crate::payload;
 use crate::quantiles::Quantiles;
 use crate::report;
 use crate::schedule::Schedule;
-use crate::system::{self, Route, SystemUnderTest};
+use crate::sending::Sending;
+use crate::system::{self, Relay, Route, SystemUnderTest};
 use crate::work_directory::WorkDirectory;
 
 /// A Java program on a busy machine takes half a minute from its start to its first record.
@@ -40,6 +38,9 @@ const SETTLE: Duration = Duration::from_millis(500);
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const PARTITIONS_MAX: i32 = 1_000;
+/// Records a second before anything is measured. More is more than a broker takes whose code is not
+/// compiled yet.
+const WARMUP_RATE: u64 = 5_000;
 
 /// What is sent in a round.
 #[derive(Clone, Copy, Debug)]
@@ -153,14 +154,46 @@ impl<'a> Stage<'a> {
         label: &str,
         round: u32,
     ) -> Result<RoundOutcome, Error> {
+        self.between_topics(label, load.partitions, |route, directory| {
+            self.measure(system, load, round, route, directory)
+        })
+    }
+
+    /// Does something between two new topics, with a directory for files. The topics are deleted
+    /// afterwards.
+    pub fn between_topics<T>(
+        &self,
+        label: &str,
+        partitions: i32,
+        work: impl FnOnce(Route<'_>, &Path) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let name = format!("bench-{}-{label}", std::process::id());
         let (from, to) = (format!("{name}-in"), format!("{name}-out"));
-        self.broker.create(&from, load.partitions, &[])?;
-        self.broker.create(&to, load.partitions, &[])?;
+        self.broker.create(&from, partitions, &[])?;
+        self.broker.create(&to, partitions, &[])?;
         let directory = self.work.subdirectory(&name)?;
-        let outcome = self.measure(system, load, round, (&from, &to), &directory);
+        let route = Route { brokers: &self.broker.address, from: &from, to: &to };
+        let outcome = work(route, &directory);
         self.broker.delete(&[&from, &to])?;
         outcome
+    }
+
+    /// Has the relay carry records before anything is measured, for so many seconds. A broker that
+    /// has just started interprets its code, and the first round would be about that.
+    pub fn warm_brokers_up(
+        &self,
+        seconds: u64,
+        load: Load,
+        transactions: bool,
+    ) -> Result<(), Error> {
+        if seconds == 0 {
+            return Ok(());
+        }
+        let kind = if transactions { "transactional" } else { "plain" };
+        eprintln!("warming up: {seconds} s at {WARMUP_RATE}/s through the {kind} relay");
+        let load = Load { rate: WARMUP_RATE, seconds, warmup: 0, ..load };
+        self.run(&Relay { transactions }, load, &format!("warmup-{kind}"), 0)?;
+        Ok(())
     }
 
     fn measure(
@@ -168,14 +201,13 @@ impl<'a> Stage<'a> {
         system: &dyn SystemUnderTest,
         load: Load,
         round: u32,
-        (from, to): (&str, &str),
+        route: Route<'_>,
         directory: &Path,
     ) -> Result<RoundOutcome, Error> {
-        let (env, brokers) = (self.env, self.broker.address.as_str());
-        let meter = Meter::start(env, &self.clock, brokers, to, load.partitions)?;
-        let generator = Generator::new(env, &self.clock, brokers, from, load.rate, load.size)?;
+        let env = self.env;
+        let (meter, generator) = self.ends(route, load)?;
         let started = env.monotonic();
-        let mut process = system.start(Route { brokers, from, to }, directory)?;
+        let mut process = system.start(route, directory)?;
         self.wait_until_ready(load.partitions, &generator, &meter, &mut process)?;
         let started_in = env.monotonic() - started;
         std::thread::sleep(SETTLE);
@@ -198,7 +230,17 @@ impl<'a> Stage<'a> {
         Ok(outcome(started_in, sent, used, meter.finish(sent.records)?))
     }
 
-    fn wait_until_ready(
+    /// The meter at the end of a route, which reads from now on, and the generator at its
+    /// beginning.
+    pub fn ends(&self, route: Route<'_>, load: Load) -> Result<(Meter, Generator), Error> {
+        let (env, clock, Route { brokers, from, to }) = (self.env, &self.clock, route);
+        let meter = Meter::start(env, clock, brokers, to, load.partitions)?;
+        let generator = Generator::new(env, clock, brokers, from, load.rate, load.size)?;
+        Ok((meter, generator))
+    }
+
+    /// Sends probes until one has come out of every partition.
+    pub fn wait_until_ready(
         &self,
         partitions: i32,
         generator: &Generator,
@@ -257,7 +299,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Waits until every record has come or none comes any more.
-    fn wait_until_received(
+    pub fn wait_until_received(
         &self,
         meter: &Meter,
         sent: u64,
@@ -309,41 +351,6 @@ fn outcome(started_in: Duration, sent: Sent, used: Used, measured: Measured) -> 
         cpu_seconds: report::rounded(used.system.cpu_seconds, 2),
         peak_rss_mb: report::rounded(used.system.peak_rss_mb, 1),
         broker_cpu_seconds: used.broker_cpu_seconds.map(|seconds| report::rounded(seconds, 2)),
-    }
-}
-
-/// The generator on a thread of its own, told to give up when dropped.
-struct Sending {
-    give_up: Arc<AtomicBool>,
-    result: Receiver<Result<Sent, Error>>,
-    _thread: Thread,
-}
-
-impl Sending {
-    fn start(env: &Env, generator: Generator, schedule: Schedule) -> Self {
-        let give_up = Arc::new(AtomicBool::new(false));
-        let (report, result) = channel();
-        let told = Arc::clone(&give_up);
-        let thread = env.thread("bench-generator", move || {
-            // Nobody listens only when the round has failed already.
-            let _ = report.send(generator.run(schedule, &told));
-        });
-        Self { give_up, result, _thread: thread }
-    }
-
-    /// The result, if there is one within `limit`.
-    fn wait(&self, limit: Duration) -> Option<Result<Sent, Error>> {
-        match self.result.recv_timeout(limit) {
-            Ok(sent) => Some(sent),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => panic!("the generator ended without a result"),
-        }
-    }
-}
-
-impl Drop for Sending {
-    fn drop(&mut self) {
-        self.give_up.store(true, Ordering::Relaxed);
     }
 }
 

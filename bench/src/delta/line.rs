@@ -19,7 +19,7 @@ pub struct DeltaLine {
     pub pause_ms: u64,
     pub part_size: u64,
     /// Time of a commit with its data file.
-    pub commit: Quantiles,
+    pub commit_time: Quantiles,
     /// Time of the entry alone; peers do both in one call.
     pub append: Option<Quantiles>,
     /// The first checkpoint, of commits alone.
@@ -70,7 +70,7 @@ impl DeltaLine {
             put_latency_ms: 0,
             pause_ms: 0,
             part_size: 0,
-            commit: quantiles(run.commit_ms()),
+            commit_time: quantiles(run.commit_ms()),
             append: run.append_ms().map(quantiles),
             first: None,
             full: None,
@@ -161,7 +161,8 @@ fn summary(line: &DeltaLine, lines: &[DeltaLine]) -> Summary {
     let own = of(&line.configuration);
     let without = without_of(&line.configuration).filter(|name| !of(name).is_empty());
     let base = without.map(of).unwrap_or_default();
-    let commit = |lines, value| middle(lines, |line| Some(line.commit), value).unwrap_or_default();
+    let commit =
+        |lines, value| middle(lines, |line| Some(line.commit_time), value).unwrap_or_default();
     let append = |lines, value| middle(lines, |line| line.append, value);
     let ratio = |part: fn(&DeltaLine) -> Option<Quantiles>, value: fn(Quantiles) -> f64| {
         let (own, base) = (middle(&own, part, value)?, middle(&base, part, value)?);
@@ -179,8 +180,8 @@ fn summary(line: &DeltaLine, lines: &[DeltaLine]) -> Summary {
         append_p99_ms: append(&own, |times| times.p99_ms),
         append_max_ms: append(&own, |times| times.max_ms),
         without,
-        ratio_commit_p50: ratio(|line| Some(line.commit), |times| times.p50_ms),
-        ratio_commit_p99: ratio(|line| Some(line.commit), |times| times.p99_ms),
+        ratio_commit_p50: ratio(|line| Some(line.commit_time), |times| times.p50_ms),
+        ratio_commit_p99: ratio(|line| Some(line.commit_time), |times| times.p99_ms),
         ratio_append_p50: ratio(|line| line.append, |times| times.p50_ms),
         ratio_append_p99: ratio(|line| line.append, |times| times.p99_ms),
     }
@@ -228,9 +229,9 @@ pub fn table_row(line: &DeltaLine) -> String {
         line.actions,
         line.put_latency_ms,
         line.round,
-        line.commit.p50_ms,
-        line.commit.p99_ms,
-        line.commit.max_ms,
+        line.commit_time.p50_ms,
+        line.commit_time.p99_ms,
+        line.commit_time.max_ms,
         ms(line.append.map(|append| append.p50_ms)),
         ms(line.append.map(|append| append.p99_ms)),
     );
@@ -323,7 +324,7 @@ pub mod tests {
     fn a_round_tells_every_commit() {
         let line = serde_json::to_value(line("off", &[1.0, 2.0])).expect("plain values");
         assert_eq!(line["stream"]["commit_ms"], serde_json::json!([1.0, 2.0]));
-        assert_eq!(line["commit"]["max_ms"], 2.0);
+        assert_eq!(line["commit_time"]["max_ms"], 2.0);
         assert!(line["steady"].is_null());
     }
 }

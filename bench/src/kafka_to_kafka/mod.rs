@@ -15,15 +15,11 @@ use crate::engine::{Delivery, EngineOptions};
 use crate::error::Error;
 use crate::report::{self, Report};
 use crate::round::{self, Load, RoundOutcome, Stage};
-use crate::system::Relay;
 use crate::work_directory::WorkDirectory;
 use crate::{settings, turns};
 use summary::Summary;
 use systems::System;
 
-/// Records a second before anything is measured. More is more than a broker takes whose code is not
-/// compiled yet.
-const WARMUP_RATE: u64 = 5_000;
 /// Characters of the summary's title.
 const TITLE_WIDTH: usize = 18;
 
@@ -192,20 +188,13 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Sends records before anything is measured. A broker that has just started interprets its
-    /// code, and the first round would be about that.
+    /// Sends records before anything is measured, in both ways if both are measured.
     fn warm_brokers_up(&self) -> Result<(), Error> {
         let Flags { broker_warmup: seconds, delivery, .. } = *self.flags;
-        if seconds == 0 {
-            return Ok(());
-        }
-        let load = Load { rate: WARMUP_RATE, seconds, warmup: 0, ..self.flags.load(WARMUP_RATE) };
+        let load = self.flags.load(self.flags.rate[0]);
         let with_transactions = self.systems.iter().any(|system| system.has_transactions(delivery));
         for transactions in [false, true].into_iter().filter(|it| !it || with_transactions) {
-            let kind = if transactions { "transactional" } else { "plain" };
-            eprintln!("warming up: {seconds} s at {WARMUP_RATE}/s through the {kind} relay");
-            let relay = Relay { transactions };
-            self.stage.run(&relay, load, &format!("warmup-{kind}"), 0)?;
+            self.stage.warm_brokers_up(seconds, load, transactions)?;
         }
         Ok(())
     }

@@ -196,10 +196,11 @@ fn read(consumer: &BaseConsumer, clock: &Clock, shared: &Shared) -> Result<(), E
         while let Some(message) = next {
             let message = message.map_err(Error::kafka("reading the output topic"))?;
             take(message.payload(), clock.now_us(), tally.as_mut(), shared);
+            // Told for each: behind a long backlog there is always a next one.
+            let distinct = tally.as_ref().map_or(0, Tally::distinct);
+            shared.distinct.store(distinct, Ordering::Relaxed);
             next = consumer.poll(Duration::ZERO);
         }
-        let distinct = tally.as_ref().map_or(0, Tally::distinct);
-        shared.distinct.store(distinct, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -7,13 +7,10 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::Storage;
+use super::{Latency, Storage};
 use crate::env::Env;
 use crate::error::{Classified, Kind};
 use crate::secrets;
-
-/// The parameter of `memory:` URLs that delays each put.
-const PUT_LATENCY: &str = "put_latency_ms";
 
 /// Why a location cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +72,8 @@ impl Classified for LocationError {
 /// A plain path or a `file:` URL is local. `s3://`, `gs://`, `az://` and their variants need the
 /// feature `cloud`; their credentials come from the usual environment variables (`AWS_*`,
 /// `GOOGLE_*`, `AZURE_*`). `memory:///` is a new storage of its own, for tests; with
-/// `?put_latency_ms=30` each put takes that long, for benchmarks.
+/// `?put_latency_ms=30&list_latency_ms=30&delete_latency_ms=30` requests take that long, for
+/// benchmarks.
 pub fn parse(location: &str, env: &Env) -> Result<Storage, LocationError> {
     let is_url = location.contains("://") || location.starts_with("file:");
     if !is_url {
@@ -93,20 +91,29 @@ pub fn parse(location: &str, env: &Env) -> Result<Storage, LocationError> {
                 .map_err(|()| invalid("it does not name a local path".to_owned()))?;
             Ok(Storage::local(path, env))
         }
-        "memory" => match url.query_pairs().find(|(key, _)| key == PUT_LATENCY) {
-            None => Ok(Storage::in_memory()),
-            Some((_, text)) => {
-                let problem = |_| invalid(format!("{PUT_LATENCY} should be milliseconds"));
-                let latency = Duration::from_millis(text.parse().map_err(problem)?);
-                Ok(Storage::in_memory_with_put_latency(env, latency))
-            }
-        },
+        "memory" => Ok(Storage::in_memory_with_latency(env, latency(&url).map_err(invalid)?)),
         scheme if is_cloud(scheme) => cloud(location, &url),
         scheme => Err(LocationError::UnknownScheme {
             location: location.to_owned(),
             scheme: scheme.to_owned(),
         }),
     }
+}
+
+/// What the parameters of a `memory:` URL ask for.
+fn latency(url: &Url) -> Result<Latency, String> {
+    let mut latency = Latency::default();
+    for (key, text) in url.query_pairs() {
+        let time = match &*key {
+            "put_latency_ms" => &mut latency.put,
+            "list_latency_ms" => &mut latency.list,
+            "delete_latency_ms" => &mut latency.delete,
+            other => return Err(format!("{other} is no parameter of a storage in memory")),
+        };
+        let problem = |_| format!("{key} should be milliseconds");
+        *time = Duration::from_millis(text.parse().map_err(problem)?);
+    }
+    Ok(latency)
 }
 
 /// Whether URLs with `scheme`, in lower case, are of object stores.
@@ -138,6 +145,7 @@ fn cloud(location: &str, url: &Url) -> Result<Storage, LocationError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Durability;
     use super::*;
 
     fn location(text: &str) -> Result<String, LocationError> {
@@ -159,6 +167,26 @@ mod tests {
         let unknown = location("hdfs://name/checkpoint").expect_err("unknown");
         assert!(matches!(unknown, LocationError::UnknownScheme { .. }), "{unknown}");
         assert!(matches!(location("file://host/p"), Err(LocationError::Invalid { .. })));
+        for memory in ["memory:///?put_latency_ms=soon", "memory:///?get_latency_ms=3"] {
+            assert!(matches!(location(memory), Err(LocationError::Invalid { .. })), "{memory}");
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_take_as_long_as_a_location_in_memory_says() {
+        let env = Env::real();
+        let url = "memory:///?put_latency_ms=20&delete_latency_ms=80&list_latency_ms=40";
+        let storage = parse(url, &env).expect("it is right");
+        let put = storage.put_if_absent("a", b"1".to_vec(), Durability::Process);
+        let begun = env.monotonic();
+        put.await.expect("the name is free");
+        let was_put = env.monotonic();
+        assert_eq!(storage.list("").await.expect("it lists"), ["a"]);
+        let was_listed = env.monotonic();
+        storage.delete_many(vec!["a".to_owned()]).await.expect("it is there");
+        let took = [was_put - begun, was_listed - was_put, env.monotonic() - was_listed];
+        let least = [20, 40, 80].map(Duration::from_millis);
+        assert!(took.iter().zip(&least).all(|(took, least)| took >= least), "{took:?}");
     }
 
     #[cfg(not(feature = "cloud"))]

@@ -21,6 +21,7 @@ use object_store::ObjectStore;
 pub use self::disk::{Disk, DiskFile, DiskLock, make_directories};
 pub(crate) use self::local::{Directory, storage_error};
 pub use self::location::{LocationError, cloud_settings, is_cloud, parse};
+pub use self::object::Latency;
 pub(crate) use self::object::Prefix;
 use crate::env::Env;
 use crate::error::{Classified, Kind};
@@ -161,9 +162,14 @@ impl Storage {
         Self::Object(ObjectStorage { prefix: in_memory() })
     }
 
-    /// As [`in_memory`](Self::in_memory), with puts that take as long as over a network.
-    pub fn in_memory_with_put_latency(env: &Env, latency: Duration) -> Self {
-        Self::Object(ObjectStorage { prefix: in_memory().with_put_latency(env, latency) })
+    /// As [`in_memory`](Self::in_memory), with requests that take as long as over a network.
+    pub fn in_memory_with_latency(env: &Env, latency: Latency) -> Self {
+        Self::Object(ObjectStorage { prefix: in_memory().with_latency(env, latency) })
+    }
+
+    /// The same where only puts take some time.
+    pub fn in_memory_with_put_latency(env: &Env, put: Duration) -> Self {
+        Self::in_memory_with_latency(env, Latency { put, ..Latency::default() })
     }
 
     /// Where this is, for messages.

@@ -20,18 +20,37 @@ pub(crate) struct Prefix {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     shown: String,
-    /// How long each put is made to take, for benchmarks.
-    put_latency: Option<(Env, Duration)>,
+    /// How long requests are made to take.
+    latency: Option<(Env, Latency)>,
+}
+
+/// How long requests are made to take beyond what they take, as over a network; for benchmarks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// A put.
+    pub put: Duration,
+    /// A listing of a directory.
+    pub list: Duration,
+    /// A deletion of however many files: object stores take a thousand in one request.
+    pub delete: Duration,
 }
 
 impl Prefix {
     pub(crate) fn new(store: Arc<dyn ObjectStore>, prefix: Path, shown: String) -> Self {
-        Self { store, prefix, shown: shown.trim_end_matches('/').to_owned(), put_latency: None }
+        Self { store, prefix, shown: shown.trim_end_matches('/').to_owned(), latency: None }
     }
 
-    /// Makes each put take `latency`, as over a network.
-    pub(crate) fn with_put_latency(self, env: &Env, latency: Duration) -> Self {
-        Self { put_latency: Some((env.clone(), latency)), ..self }
+    /// Makes requests take as long as over a network.
+    pub(crate) fn with_latency(self, env: &Env, latency: Latency) -> Self {
+        Self { latency: Some((env.clone(), latency)), ..self }
+    }
+
+    async fn delay(&self, of: fn(&Latency) -> Duration) {
+        let Some((env, latency)) = &self.latency else { return };
+        let time = of(latency);
+        if !time.is_zero() {
+            env.sleep(time).await;
+        }
     }
 
     pub(crate) fn shown(&self, name: &str) -> String {
@@ -54,9 +73,7 @@ impl Prefix {
         let path = self.path(name);
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         let payload = PutPayload::from(bytes::Bytes::from(bytes));
-        if let Some((env, latency)) = &self.put_latency {
-            env.sleep(*latency).await;
-        }
+        self.delay(|latency| latency.put).await;
         let Err(error) = self.store.put_opts(&path, payload.clone(), options).await else {
             return Ok(());
         };
@@ -79,6 +96,7 @@ impl Prefix {
     }
 
     pub(crate) async fn list(&self, name: &str) -> Result<Vec<String>, StorageError> {
+        self.delay(|latency| latency.list).await;
         let listed = self.store.list_with_delimiter(Some(&self.path(name))).await;
         let listed = listed.map_err(|error| self.error("list", name, &error))?;
         let file_name = |path: &Path| path.filename().unwrap_or_default().to_owned();
@@ -89,6 +107,7 @@ impl Prefix {
 
     pub(crate) async fn delete_many(&self, names: Vec<String>) -> Result<(), StorageError> {
         let Some(first) = names.first().cloned() else { return Ok(()) };
+        self.delay(|latency| latency.delete).await;
         let paths: Vec<_> = names.iter().map(|name| Ok(self.path(name))).collect();
         let results: Vec<_> =
             self.store.delete_stream(stream::iter(paths).boxed()).into_stream().collect().await;

@@ -8,8 +8,13 @@
 //! - `rate-to-stats`: generated rows to the stats sink, the engine alone;
 //! - `kafka-to-kafka`: between two topics, measured by a reader of committed records.
 //!
-//! The checkpoint is on local disk, or in memory with a delay before each write, as an object store
-//! has it. Configurations take turns within a round, so that a slow drift of the machine meets all.
+//! The checkpoint is on local disk, or in memory with a delay before each write, and before each
+//! listing and deletion, as an object store has it. A purge consists of the latter two, so without
+//! them it costs nothing wherever it runs; and nothing is deleted before a log has more entries
+//! than it retains. Configurations take turns within a round, so that a slow drift of the machine
+//! meets all.
+
+mod setup;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +24,7 @@ use millstream_store::env::Env;
 use serde::Serialize;
 
 use crate::broker::Broker;
-use crate::engine::{Delivery, EngineOptions, Millstream};
+use crate::engine::Millstream;
 use crate::error::Error;
 use crate::plot::{Chart, Sample};
 use crate::quantiles::Quantiles;
@@ -27,12 +32,16 @@ use crate::rate_to_stats::{self, KEPT_UP, Measured};
 use crate::report::{self, Report};
 use crate::round::{Load, Stage};
 use crate::work_directory::WorkDirectory;
+use setup::{Configuration, Route, Setup, engine_options};
 
 /// Bytes of a record's value.
 const RECORD_BYTES: usize = 100;
 /// How close to the highest rate the search comes.
 const SEARCH_FACTOR_MIN: f64 = 1.15;
 const SEARCH_RATE_MAX: u64 = 64_000_000;
+const SEARCH_SECONDS: u64 = 3;
+/// Of `minBatchesToRetain`.
+const RETAIN_MIN: u64 = 2;
 
 /// Flags of `millstream-bench offset-management`.
 #[derive(Debug, clap::Args)]
@@ -46,6 +55,15 @@ pub struct Flags {
     /// How long a write to the checkpoint takes, in ms; 0 means the local disk as it is
     #[arg(long, value_delimiter = ',', default_value = "0,30,100")]
     put_latency: Vec<u64>,
+    /// How long a listing of the checkpoint takes, in ms; only where writes take some time
+    #[arg(long, default_value_t = 0, value_name = "MS")]
+    list_latency: u64,
+    /// How long deleting entries takes, in ms, however many they are; likewise
+    #[arg(long, default_value_t = 0, value_name = "MS")]
+    delete_latency: u64,
+    /// Entries that each log keeps (`minBatchesToRetain`); the engine's default if not given
+    #[arg(long, value_name = "ENTRIES")]
+    retain: Option<u64>,
     /// Which routes
     #[arg(long, value_enum, value_delimiter = ',', default_value = "rate-to-stats,kafka-to-kafka")]
     route: Vec<Route>,
@@ -67,77 +85,14 @@ pub struct Flags {
     /// A broker that is running already, HOST:PORT; otherwise Apache Kafka is started
     #[arg(long, value_name = "HOST:PORT")]
     brokers: Option<String>,
-}
-
-/// Where rows come from and go to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Route {
-    /// Generated rows to the stats sink.
-    RateToStats,
-    /// Topic to topic.
-    KafkaToKafka,
-}
-
-/// Who waits for what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Configuration {
-    /// Hardly any progress is written.
-    None,
-    /// Each micro-batch waits for both entries and for the deletion of old ones.
-    Plain,
-    /// As plain, old entries are deleted aside.
-    AsyncPurge,
-    /// An entry a second, not waited for; deletion is waited for.
-    AsyncProgress,
-    /// An entry a second, nothing is waited for.
-    AsyncBoth,
-    /// Entries for each micro-batch, written beside the work.
-    Default,
-    /// The default, with a Kafka transaction for each micro-batch.
-    ExactlyOnce,
-}
-
-const BLOCKING_PROGRESS: (&str, &str) = ("progressLogging", "blocking");
-const BLOCKING_PURGE: (&str, &str) = ("logPurge", "blocking");
-const ASYNC: (&str, &str) = ("asyncProgressTrackingEnabled", "true");
-const HARDLY_EVER: (&str, &str) = ("asyncProgressTrackingCheckpointIntervalMs", "86400000");
-
-impl Configuration {
-    fn options(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::None => &[ASYNC, HARDLY_EVER],
-            Self::Plain => &[BLOCKING_PROGRESS, BLOCKING_PURGE],
-            Self::AsyncPurge => &[BLOCKING_PROGRESS],
-            Self::AsyncProgress => &[ASYNC, BLOCKING_PURGE],
-            Self::AsyncBoth => &[ASYNC],
-            Self::Default | Self::ExactlyOnce => &[],
-        }
-    }
-
-    fn exists_on(self, route: Route) -> bool {
-        self != Self::ExactlyOnce || route == Route::KafkaToKafka
-    }
-}
-
-/// One measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-struct Setup {
-    route: Route,
-    rate: u64,
-    partitions: i32,
-    put_latency_ms: u64,
-    configuration: Configuration,
-    seconds: u64,
-}
-
-impl Setup {
-    /// Names one of its rounds, in files and topics.
-    fn label(&self, round: u32) -> String {
-        let Self { rate, partitions, put_latency_ms, configuration, .. } = self;
-        format!("{rate}-{partitions}-{put_latency_ms}-{}-{round}", report::name(configuration))
-    }
+    /// Start three brokers instead of one, with a replication factor of 3 and 2 as
+    /// min.insync.replicas
+    #[arg(long, conflicts_with = "brokers")]
+    cluster: bool,
+    /// Seconds before the first round in which the relay warms the brokers up, at 5,000 records/s;
+    /// as long again with transactions, if they are measured
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    broker_warmup: u64,
 }
 
 /// What one round of it gave.
@@ -176,9 +131,10 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     check(flags)?;
     let work = WorkDirectory::create()?;
     let is_needed = flags.route.contains(&Route::KafkaToKafka);
-    let broker = is_needed.then(|| Broker::of(&work, flags.brokers.as_deref())).transpose()?;
+    let broker = is_needed.then(|| flags.start_brokers(&work)).transpose()?;
     let report = Report::new("offset-management", broker.as_ref());
     let bench = Bench { env, flags, broker, work, report };
+    bench.warm_brokers_up()?;
     eprintln!("{}", table_head());
     let mut complete = true;
     for &route in &flags.route {
@@ -200,7 +156,34 @@ fn check(flags: &Flags) -> Result<(), Error> {
         let problem = "--rate, --partitions, --seconds and --repeat must be at least 1".to_owned();
         return Err(Error::Flags { problem });
     }
-    Ok(())
+    let is_kafka = flags.route.contains(&Route::KafkaToKafka);
+    let problem = if flags.put_latency.is_empty() || flags.partitions.is_empty() {
+        "--put-latency and --partitions need a value"
+    } else if flags.retain.is_some_and(|entries| entries < RETAIN_MIN) {
+        "--retain: recovery needs two entries, so it must be at least 2"
+    } else if flags.delays_others() && flags.put_latency.contains(&0) {
+        "--list-latency and --delete-latency are of a checkpoint in memory: give --put-latency \
+         values above 0 only"
+    } else if (flags.cluster || flags.broker_warmup > 0) && !is_kafka {
+        "--cluster and --broker-warmup are for the route kafka-to-kafka"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Flags { problem: problem.to_owned() })
+}
+
+impl Flags {
+    /// Whether more than writes is delayed.
+    fn delays_others(&self) -> bool {
+        self.list_latency > 0 || self.delete_latency > 0
+    }
+
+    fn start_brokers(&self, work: &WorkDirectory) -> Result<Broker, Error> {
+        if self.cluster {
+            return Broker::start_cluster(work).map(|(broker, _)| broker);
+        }
+        Broker::of(work, self.brokers.as_deref())
+    }
 }
 
 struct Bench<'a> {
@@ -213,6 +196,20 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Sends records before anything is measured, in both ways if both are measured.
+    fn warm_brokers_up(&self) -> Result<(), Error> {
+        let Some(broker) = &self.broker else { return Ok(()) };
+        let stage = Stage::new(self.env, &self.work, broker);
+        let partitions = self.flags.partitions[0];
+        let load = Load { rate: 1, size: RECORD_BYTES, partitions, seconds: 0, warmup: 0 };
+        let mut configurations = self.configurations(Route::KafkaToKafka);
+        let has_transactions = configurations.any(|it| it == Configuration::ExactlyOnce);
+        for transactions in [false, true].into_iter().filter(|it| !it || has_transactions) {
+            stage.warm_brokers_up(self.flags.broker_warmup, load, transactions)?;
+        }
+        Ok(())
+    }
+
     /// All configurations at one rate, and their chart.
     fn rate(&self, route: Route, partitions: i32, rate: u64) -> Result<bool, Error> {
         let (mut samples, mut complete) = (Vec::new(), true);
@@ -220,8 +217,8 @@ impl Bench<'_> {
             for round in 1..=self.flags.repeat {
                 for configuration in self.configurations(route) {
                     let seconds = self.flags.seconds;
-                    let setup =
-                        Setup { route, rate, partitions, put_latency_ms, configuration, seconds };
+                    let setup = self.setup((route, partitions), rate, put_latency_ms, seconds);
+                    let setup = Setup { configuration, ..setup };
                     let result = self.measure(setup, round)?;
                     complete &= result.missing == 0;
                     eprintln!("{}", table_row(setup, round, result));
@@ -234,6 +231,29 @@ impl Bench<'_> {
             draw(directory, (route, rate, partitions), &samples)?;
         }
         Ok(complete)
+    }
+
+    /// Of the default configuration.
+    fn setup(
+        &self,
+        (route, partitions): (Route, i32),
+        rate: u64,
+        put_latency_ms: u64,
+        seconds: u64,
+    ) -> Setup {
+        let broker = self.broker.as_ref().filter(|_| route == Route::KafkaToKafka);
+        Setup {
+            route,
+            rate,
+            partitions,
+            put_latency_ms,
+            list_latency_ms: self.flags.list_latency,
+            delete_latency_ms: self.flags.delete_latency,
+            min_batches_to_retain: self.flags.retain,
+            configuration: Configuration::Default,
+            seconds,
+            replication: broker.map(|broker| broker.replication),
+        }
     }
 
     fn configurations(&self, route: Route) -> impl Iterator<Item = Configuration> {
@@ -298,9 +318,7 @@ impl Bench<'_> {
         let mut round = 0;
         let mut keeps_up = |rate: u64| -> Result<bool, Error> {
             round += 1;
-            let configuration = Configuration::Default;
-            let (put_latency_ms, seconds) = (0, 3);
-            let setup = Setup { route, rate, partitions, put_latency_ms, configuration, seconds };
+            let setup = self.setup((route, partitions), rate, 0, SEARCH_SECONDS);
             Ok(self.measure(setup, 100 + round)?.kept_up)
         };
         let highest_rate = search_highest(&mut keeps_up)?;
@@ -329,18 +347,6 @@ fn search_highest(keeps_up: &mut impl FnMut(u64) -> Result<bool, Error>) -> Resu
         }
     }
     Ok(held)
-}
-
-fn engine_options(setup: Setup) -> EngineOptions {
-    let set = setup.configuration.options().iter();
-    let set = set.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let delivery = match setup.configuration {
-        Configuration::ExactlyOnce => Delivery::ExactlyOnce,
-        _ => Delivery::AtLeastOnce,
-    };
-    let checkpoint = (setup.put_latency_ms > 0)
-        .then(|| format!("memory:///?put_latency_ms={}", setup.put_latency_ms));
-    EngineOptions { set, delivery, checkpoint, ..EngineOptions::default() }
 }
 
 /// Writes the chart of one route, rate and number of partitions.
@@ -414,6 +420,8 @@ fn table_row(setup: Setup, round: u32, result: OffsetManagementOutcome) -> Strin
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
 
     #[test]
@@ -430,13 +438,26 @@ mod tests {
         }
     }
 
-    #[test]
-    fn each_configuration_has_options_that_the_engine_knows() {
-        let known: Vec<_> = millstream_engine::pipeline::WRITER_OPTIONS.to_vec();
-        for configuration in Configuration::value_variants() {
-            for (key, _) in configuration.options() {
-                assert!(known.contains(key), "{configuration:?}: {key}");
-            }
+    /// The flags of a command line.
+    fn flags(arguments: &[&str]) -> Flags {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            flags: Flags,
         }
+        Line::try_parse_from([&["offset-management"][..], arguments].concat())
+            .expect("it is right")
+            .flags
+    }
+
+    #[test]
+    fn flags_that_would_measure_nothing_are_refused() {
+        check(&flags(&[])).expect("the defaults are right");
+        let delays = ["--delete-latency", "50", "--put-latency"];
+        check(&flags(&[&delays[..], &["50"]].concat())).expect("all is delayed");
+        assert!(check(&flags(&[&delays[..], &["0,50"]].concat())).is_err());
+        assert!(check(&flags(&["--retain", "1"])).is_err());
+        check(&flags(&["--cluster"])).expect("both routes are measured");
+        assert!(check(&flags(&["--cluster", "--route", "rate-to-stats"])).is_err());
     }
 }
