@@ -75,7 +75,7 @@ impl Events {
     /// Who sends a request: for a while one request in some is of a source that surges, and then of
     /// the next one.
     fn source(&self, number: u64) -> u64 {
-        if number % SURGING_SHARE == 0 {
+        if number.is_multiple_of(SURGING_SHARE) {
             return SURGING + number / (SURGING_SHARE * SURGE);
         }
         mixed(number) % self.sources
