@@ -1,10 +1,13 @@
 //! What Spark refuses in a plan and DataFusion would compute in a way of its own.
 
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::WindowFunction;
+use datafusion::logical_expr::utils::grouping_set_to_exprlist;
 use datafusion::logical_expr::{
-    Expr, Limit, LogicalPlan, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    Aggregate, Expr, ExprSchemable as _, Limit, LogicalPlan, WindowFrame, WindowFrameBound,
+    WindowFrameUnits,
 };
 
 /// Window functions whose result is a matter of the order.
@@ -14,7 +17,7 @@ const ORDERED: &[&str] =
 const OF_WHOLE_PARTITIONS: &[&str] = &["median", "percentile_cont", "percentile_disc"];
 
 /// Refuses what has no answer in Spark.
-pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
+pub(super) fn check(plan: &LogicalPlan, is_stream: fn(&LogicalPlan) -> bool) -> Result<()> {
     plan.apply_with_subqueries(|node| {
         match node {
             LogicalPlan::Window(window) => {
@@ -27,12 +30,38 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
                     })?;
                 }
             }
+            LogicalPlan::Aggregate(aggregate) if !is_stream(&aggregate.input) => {
+                group_keys(aggregate)?;
+            }
             LogicalPlan::Limit(limit) => not_null(limit)?,
             _ => {}
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(())
+}
+
+/// Maps are equal in Spark whatever the order of their entries is; here they would be groups of
+/// their own.
+fn group_keys(aggregate: &Aggregate) -> Result<()> {
+    for key in grouping_set_to_exprlist(&aggregate.group_expr)? {
+        if holds_map(&key.get_type(aggregate.input.schema())?) {
+            return plan_err!(
+                "GROUP BY of a MAP is not supported: group by array_sort(map_entries(m)), in which \
+                 entries have an order"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn holds_map(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Map(..) => true,
+        DataType::List(element) => holds_map(element.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| holds_map(field.data_type())),
+        _ => false,
+    }
 }
 
 fn window_function(function: &WindowFunction) -> Result<()> {

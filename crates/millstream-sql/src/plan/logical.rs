@@ -61,7 +61,7 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     let plan = state.statement_to_plan(statement).now_or_never().unwrap_or_else(|| {
         Err(DataFusionError::Internal("a table's provider was not registered in memory".into()))
     })?;
-    checks::check(&plan)?;
+    checks::check(&plan, reads_stream)?;
     recursion::check_places(&plan)?;
     let plan = subqueries::joined(lateral::lower(plan)?, reads_stream)?;
     // Not before subqueries are joins: beside one even a single row may be in any partition.
