@@ -1,4 +1,4 @@
-//! Who is told: a receiver of webhooks, a mail server, a reader of a topic. Each says what came,
+//! Where alerts come: a receiver of webhooks, a mail server, a reader of a topic. Each says what came,
 //! and when, in the clock of the generator.
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub enum Inbox {
 }
 
 impl Inbox {
-    /// What receives the alerts of `case`, and tells `alerts`. `topic` is for those that are
+    /// What receives the alerts of `case`, and notes them in `alerts`. `topic` is for those that are
     /// records.
     pub fn open(
         env: &Env,
