@@ -29,7 +29,7 @@
 //! - [`nexmark`] runs the queries of a suite that others publish figures of.
 //! - [`sinks`] writes a small stream into each sink for a long time, and tells what grows.
 //! - [`freshness`] counts the rows of a table that is being written.
-//! - [`operational`] times alerts: from an event until somebody is told.
+//! - [`operational`] measures the latency of alerts, by webhook, mail and topic.
 //! - [`olap`] asks a cluster about events in an object store, with runners and without.
 //! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
 //! - [`planning`] validates pipeline files.
@@ -153,7 +153,7 @@ enum Name {
     Sinks(sinks::Flags),
     /// From a record in a topic to its being counted by a query over the Delta table
     Freshness(freshness::Flags),
-    /// From an event in a topic until somebody is told: by webhook, mail or topic
+    /// Latency from an event in a topic to its alert by webhook, mail or topic
     Operational(operational::Flags),
     /// Queries over an object store, on a node alone and with runners
     Olap(olap::Flags),

@@ -233,8 +233,8 @@ def within_a_second(experiment: str, store: str, **where) -> Row:
     )
 
 
-def told(case: str, what: str, means: str) -> list[Row]:
-    """An operational pipeline: from the moment at which an event was due until somebody hears."""
+def alerts(case: str, what: str, means: str) -> list[Row]:
+    """An operational pipeline: from the moment at which an event was due until its alert came."""
 
     def of(field: str):
         return value(field, line="summary", case=case)
@@ -290,14 +290,14 @@ ROWS = (
     within_a_second("cassandra", "Cassandra"),
     within_a_second("pulsar", "Pulsar, exactly once", delivery="exactly-once"),
     within_a_second("pulsar", "Pulsar, at least once", delivery="at-least-once"),
-    *told("surge", "a surge of traffic from one source: security is told",
-          "requests counted by source and second, above a threshold; by webhook"),
-    *told("leak", "personal data that a service logs: its owner is told",
-          "the owner is looked up; by mail"),
-    *told("emergency", "an emergency in an elevator: guards are told where",
-          "the building is looked up; by webhook"),
-    *told("overheating", "a generator that gets too hot: its supervisor is told",
-          "by a topic, exactly once"),
+    *alerts("surge", "alerts of a surge of traffic from one source",
+            "requests counted by source and second, above a threshold; by webhook"),
+    *alerts("leak", "alerts of personal data that a service logs",
+            "the service's owner is looked up; by mail"),
+    *alerts("emergency", "alerts of an emergency in an elevator",
+            "the building is looked up; by webhook"),
+    *alerts("overheating", "alerts of a generator that gets too hot",
+            "by a topic, exactly once"),
     row("analytical pipelines: from a record to a query over its Delta table, p99",
         not_said("ms"), "freshness", value("p99_ms", line="round", rate=10_000),
         note="the table commits each second, and is on the local disk"),

@@ -1,4 +1,4 @@
-//! What has to be told, and what was: arithmetic without a receiver.
+//! Alerts that are expected, and those that came: arithmetic without a receiver.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,16 +18,16 @@ pub struct Alerts {
 
 /// What came of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Told {
+pub struct Received {
     /// Alerts that latency was measured on.
     pub alerts: u64,
     /// Those that never came, warm-up included.
     pub missing: u64,
-    /// What came beyond the first of an alert. A surge is told again as it grows.
+    /// Alerts that came again. That of a surge is sent again whenever its count grows.
     pub repeated: u64,
-    /// What came and is nothing that had to be told.
+    /// What came and is no alert that was expected.
     pub foreign: u64,
-    /// Receipt minus the moment at which the event was due that had to be told.
+    /// Receipt minus the moment at which the event that causes the alert was due.
     pub latency: Quantiles,
 }
 
@@ -49,7 +49,7 @@ impl Alerts {
         self.measured_from_us = at_us;
     }
 
-    /// An event that has to be told is about to be sent.
+    /// An event that causes an alert is about to be sent.
     pub fn expect(&mut self, alert: u64, due_us: i64) {
         self.waiting.insert(alert, due_us);
     }
@@ -75,8 +75,8 @@ impl Alerts {
     }
 
     /// The result.
-    pub fn told(&self) -> Told {
-        Told {
+    pub fn received(&self) -> Received {
+        Received {
             alerts: self.latencies.count(),
             missing: self.waiting.len() as u64,
             repeated: self.repeated,
@@ -105,8 +105,9 @@ mod tests {
         }
         alerts.receive(Some(77), 40_000);
         alerts.receive(None, 40_000);
-        let told = alerts.told();
-        assert_eq!((told.alerts, told.missing, told.repeated, told.foreign), (2, 1, 2, 2));
-        assert_eq!((told.latency.p50_ms, told.latency.max_ms), (2.0, 5.0));
+        let received = alerts.received();
+        let Received { alerts, missing, repeated, foreign, latency } = received;
+        assert_eq!((alerts, missing, repeated, foreign), (2, 1, 2, 2));
+        assert_eq!((latency.p50_ms, latency.max_ms), (2.0, 5.0));
     }
 }

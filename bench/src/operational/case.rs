@@ -1,4 +1,4 @@
-//! The cases: what each reads, what it looks for, and whom it tells.
+//! The cases: what each reads, what it looks for, and where its alerts go.
 
 use std::path::Path;
 
@@ -25,11 +25,11 @@ pub const SUBJECT: &str = "Leak";
 #[serde(rename_all = "kebab-case")]
 pub enum Case {
     /// A source of traffic sends more requests in a second than the threshold: the security
-    /// department's pager is told.
+    /// department gets a webhook.
     Surge,
     /// A service logs personal data: its owner gets a mail.
     Leak,
-    /// An emergency button in an elevator: the building is looked up, its guard is told.
+    /// An emergency button in an elevator: the building is looked up, its guard gets a webhook.
     Emergency,
     /// A generator is too hot: the supervisor's topic has it.
     Overheating,
@@ -88,7 +88,7 @@ impl Case {
     }
 }
 
-/// A group is told as soon as it is above the threshold, and again when it grows.
+/// A group causes an alert as soon as it reaches the threshold, and again whenever it grows.
 fn surge(place: &Place<'_>) -> String {
     let own = [("outputMode", "update"), ("proxy", "none")];
     format!(

@@ -1,7 +1,7 @@
-//! What comes in: ordinary events, and among them those that somebody has to hear of.
+//! What comes in: ordinary events, and among them those that cause alerts.
 //!
 //! An event follows from its number, and carries it and the moment at which it was due; so does
-//! what has to be told. Of a surge that is the request with which its source reaches the threshold
+//! its alert. Of a surge that is the request with which its source reaches the threshold
 //! within a window; it is found by counting, as the query does. A source always has one partition,
 //! so that its requests stay in order.
 
@@ -27,7 +27,7 @@ const PROBING: u64 = 1 << 24;
 /// Makes the events of a run.
 pub struct Events {
     case: Case,
-    /// One event in so many is told; not for surges.
+    /// One event in so many causes an alert; not for surges.
     share: u64,
     /// Sources of ordinary requests.
     sources: u64,
@@ -42,12 +42,12 @@ pub struct Event {
     pub key: String,
     /// JSON.
     pub value: String,
-    /// What has to be told because of it.
+    /// The alert that it causes.
     pub alert: Option<u64>,
 }
 
 impl Events {
-    /// Of `rate` events a second, of which one in `share` is told.
+    /// Of `rate` events a second, of which one in `share` causes an alert.
     pub fn new(case: Case, rate: u64, share: u64) -> Self {
         let calm = rate * (SURGING_SHARE - 1) / SURGING_SHARE;
         Self { case, share, sources: (calm / CALM).max(1), requests: HashMap::new() }
@@ -58,8 +58,8 @@ impl Events {
         if self.case == Case::Surge {
             return self.request(self.source(number), due_us);
         }
-        let is_told = number % self.share == self.share - 1;
-        self.single(number, due_us, is_told)
+        let has_alert = number % self.share == self.share - 1;
+        self.single(number, due_us, has_alert)
     }
 
     /// What makes one alert, for a partition.
@@ -93,12 +93,12 @@ impl Events {
         Event { key, value: value.to_string(), alert }
     }
 
-    fn single(&self, number: u64, due_us: i64, is_told: bool) -> Event {
+    fn single(&self, number: u64, due_us: i64, has_alert: bool) -> Event {
         let (ts, any) = (time(due_us), mixed(number));
         let (key, value) = match self.case {
             Case::Leak => {
                 let service = format!("svc-{}", any % SERVICES);
-                let message = match (is_told, number / self.share % 2) {
+                let message = match (has_alert, number / self.share % 2) {
                     (false, _) => format!("order {number} was paid in {} ms", any % 900),
                     (true, 0) => format!("user {number} signed up with ssn 078-05-1120"),
                     (true, _) => format!("card 4000 0000 0000 0002 refused, order {number}"),
@@ -111,7 +111,7 @@ impl Events {
             }
             Case::Emergency => {
                 let building = format!("B{}", any % BUILDINGS);
-                let event = if is_told { "emergency" } else { "door_open" };
+                let event = if has_alert { "emergency" } else { "door_open" };
                 let value = json!({
                     "ts": ts, "building": building, "elevator": any % 8, "event": event,
                     "floor": any % 30, "number": number,
@@ -120,7 +120,7 @@ impl Events {
             }
             Case::Overheating | Case::Surge => {
                 let generator = format!("G{}", any % 200);
-                let celsius = (any % 300) as f64 / 10.0 + if is_told { 95.5 } else { 60.0 };
+                let celsius = (any % 300) as f64 / 10.0 + if has_alert { 95.5 } else { 60.0 };
                 let value = json!({
                     "ts": ts, "generator": generator, "sensor": any % 4, "celsius": celsius,
                     "number": number,
@@ -128,7 +128,7 @@ impl Events {
                 (generator, value)
             }
         };
-        Event { key, value: value.to_string(), alert: Some(number).filter(|_| is_told) }
+        Event { key, value: value.to_string(), alert: Some(number).filter(|_| has_alert) }
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
     const BEGIN_US: i64 = 1_700_000_000_000_000;
 
     #[test]
-    fn one_event_in_so_many_is_told_and_carries_its_number() {
+    fn one_event_in_so_many_has_alert_and_carries_its_number() {
         for case in [Case::Leak, Case::Emergency, Case::Overheating] {
             let mut events = Events::new(case, 1_000, 100);
             let told: Vec<_> =
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_surge_is_told_once_in_a_window_with_the_request_that_reaches_the_threshold() {
+    fn a_surge_has_alert_once_in_a_window_with_the_request_that_reaches_the_threshold() {
         let mut events = Events::new(Case::Surge, 1_000, 100);
         let told: Vec<_> = (0..10_000)
             .filter_map(|number| {

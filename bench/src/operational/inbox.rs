@@ -1,5 +1,5 @@
-//! Who is told: a receiver of webhooks, a mail server, a reader of a topic. Each says what came,
-//! and when, in the clock of the generator.
+//! Where alerts come: a receiver of webhooks, a mail server, a reader of a topic. Each says what
+//! came, and when, in the clock of the generator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,8 +35,8 @@ pub enum Inbox {
 }
 
 impl Inbox {
-    /// What receives the alerts of `case`, and tells `alerts`. `topic` is for those that are
-    /// records.
+    /// What receives the alerts of `case`, and notes them in `alerts`. `topic` is for those that
+    /// are records.
     pub fn open(
         env: &Env,
         clock: &Clock,

@@ -1,12 +1,12 @@
-//! `millstream-bench operational`: how long it takes until somebody is told.
+//! `millstream-bench operational`: the latency of alerts.
 //!
-//! Four small pipelines read events from a topic, each looks for what its users have to hear of,
-//! and tells them by the means that they need ([`Case`]): a surge of traffic from one source, found
-//! by counting in windows; personal data in logs; an emergency in an elevator, whose building is
-//! looked up; a generator that is too hot. Events come at a fixed rate, most of them ordinary.
+//! Four small pipelines read events from a topic. Each looks for those that its users need to know
+//! of, and sends alerts in the way that they need ([`Case`]): a surge of traffic from one source,
+//! found by counting in windows; personal data in logs; an emergency in an elevator, whose building
+//! is looked up; a generator that is too hot. Events come at a fixed rate, most of them ordinary.
 //!
-//! Latency is measured from outside: from the moment at which the event was due that has to be
-//! told, until the receiver has the alert, which is a request by HTTP, a mail or a record that is
+//! Latency is measured from outside: from the moment at which the event that causes an alert was
+//! due, until the receiver has the alert, which is a request by HTTP, a mail or a record that is
 //! committed. An event of a surge is the request with which the source reaches the threshold. Each
 //! alert has to come: `missing` and `foreign` fail the run.
 
@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use rdkafka::producer::BaseRecord;
 use serde::Serialize;
 
-use self::alerts::{Alerts, Told};
+use self::alerts::{Alerts, Received};
 use self::case::{Case, Place, Target};
 use self::events::{Event, Events};
 use self::inbox::Inbox;
@@ -60,7 +60,7 @@ pub struct Flags {
     /// Events a second
     #[arg(long, default_value_t = 1_000)]
     rate: u64,
-    /// One event in so many has to be told; of a surge the rate alone decides
+    /// One event in so many causes an alert; of a surge the rate alone decides
     #[arg(long, default_value_t = 100)]
     share: u64,
     /// Seconds measured in each round
@@ -214,8 +214,8 @@ impl Bench<'_> {
         self.wait_for_alerts(&alerts, &inbox, SILENCE_MAX, &mut process)?;
         system::stop(&mut process)?;
         inbox.check()?;
-        let told = alerts.lock().told();
-        Ok(line(self.flags.setup(case), round, told, late, used))
+        let received = alerts.lock().received();
+        Ok(line(self.flags.setup(case), round, received, late, used))
     }
 
     /// Sends what makes an alert into each partition, and waits until these have come.
@@ -240,7 +240,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Sends all events; tells how late they were, and what the engine used behind the warm-up.
+    /// Sends all events; gives how late they were, and what the engine used behind the warm-up.
     fn send(
         &self,
         feed: &mut Feed,
@@ -296,7 +296,7 @@ impl Bench<'_> {
     }
 }
 
-/// Sends events, and says beforehand what has to be told.
+/// Sends events, and notes beforehand which alerts they cause.
 struct Feed {
     sender: Sender,
     events: Events,
@@ -315,8 +315,8 @@ impl Feed {
     }
 }
 
-fn line(setup: Setup, round: u32, told: Told, late: Quantiles, used: Usage) -> Line {
-    let Told { alerts, missing, repeated, foreign, latency } = told;
+fn line(setup: Setup, round: u32, received: Received, late: Quantiles, used: Usage) -> Line {
+    let Received { alerts, missing, repeated, foreign, latency } = received;
     Line {
         round,
         setup,
@@ -407,9 +407,9 @@ mod tests {
 
     fn round(p99_ms: f64, missing: u64) -> Line {
         let latency = Quantiles { p50_ms: p99_ms / 2.0, p99_ms, ..Quantiles::default() };
-        let told = Told { alerts: 200, missing, repeated: 0, foreign: 0, latency };
+        let received = Received { alerts: 200, missing, repeated: 0, foreign: 0, latency };
         let used = Usage { cpu_seconds: 1.5, peak_rss_mb: 80.0 };
-        line(setup(), 1, told, Quantiles::default(), used)
+        line(setup(), 1, received, Quantiles::default(), used)
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Every append adds exactly one row, whatever the value is, so that columns stay aligned and
 //! nothing ever has to be removed again.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::array::builder::{
@@ -171,20 +172,12 @@ impl Column {
             Self::Int32(builder) => integer(builder, record, span),
             Self::Int64(builder) => integer(builder, record, span),
             Self::Float32(builder) => {
-                let value = match span.kind {
-                    Kind::Integer | Kind::Fraction => span.of(record).parse().ok(),
-                    Kind::Text => special_double(span.of(record)).map(|value| value as f32),
-                    _ => None,
-                };
+                let value = float(record, span, |special| special as f32);
                 builder.append_option(value);
                 Fit::whole_if(value.is_some())
             }
             Self::Float64(builder) => {
-                let value = match span.kind {
-                    Kind::Integer | Kind::Fraction => span.of(record).parse().ok(),
-                    Kind::Text => special_double(span.of(record)),
-                    _ => None,
-                };
+                let value = float(record, span, |special| special);
                 builder.append_option(value);
                 Fit::whole_if(value.is_some())
             }
@@ -255,6 +248,16 @@ impl Column {
             Self::Map(map) => map.finish(),
             Self::Struct(columns) => columns.finish(),
         }
+    }
+}
+
+/// The number at `span` of `record`, or what its text says of NaN and the infinities, made by
+/// `special`. Each width is parsed from the text, since a double cut short rounds twice.
+fn float<T: FromStr>(record: &str, span: Span, special: fn(f64) -> T) -> Option<T> {
+    match span.kind {
+        Kind::Integer | Kind::Fraction => span.of(record).parse().ok(),
+        Kind::Text => special_double(span.of(record)).map(special),
+        _ => None,
     }
 }
 

@@ -1,9 +1,9 @@
 //! GROUP BY with ROLLUP, CUBE or GROUPING SETS over a stream, as an aggregation by plain keys.
 //!
 //! Each row is repeated for each set, as in Spark's Expand: with the set's number, and with NULL
-//! for the keys that the set leaves out. The number is a key too, since a NULL may also be a value. It
-//! has the bits that DataFusion gives it, because calls of `grouping` and `grouping_id` have become
-//! expressions over them by now.
+//! for the keys that the set leaves out. The number is a key too, since a NULL may also be a value.
+//! It has the bits that DataFusion gives it, because calls of `grouping` and `grouping_id` have
+//! become expressions over them by now.
 
 use std::collections::HashMap;
 use std::sync::Arc;
