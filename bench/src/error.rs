@@ -39,6 +39,10 @@ pub enum Error {
     /// The result that a process should have left is not what was agreed.
     #[error("{}: {problem}", path.display())]
     Result { path: PathBuf, problem: String },
+    /// Confluent's client refused.
+    #[cfg(feature = "confluent")]
+    #[error("{what} with Confluent's client: {problem}")]
+    Confluent { what: &'static str, problem: String },
     /// The engine did not run on messages in memory.
     #[error("the engine ended in process: {problem}")]
     InProcess { problem: String },

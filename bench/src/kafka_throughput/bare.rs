@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use millstream_store::env::Env;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::BaseConsumer;
@@ -12,6 +13,8 @@ use rdkafka::producer::BaseRecord;
 
 use super::Route;
 use super::batches::Batches;
+#[cfg(feature = "confluent")]
+use super::confluent;
 use crate::error::Error;
 use crate::in_process::source::Chunks;
 use crate::in_process::{Input, Measuring};
@@ -19,41 +22,58 @@ use crate::sender::Sender;
 use crate::settings;
 
 /// How long a call waits for the first record.
-const WAIT: Duration = Duration::from_millis(100);
+pub(super) const WAIT: Duration = Duration::from_millis(100);
 /// Acknowledgements are taken in after so many records: about as many as a request has.
 const RECORDS_PER_LOOK: u64 = 1_024;
 
 /// Flags of the bare client's process.
 #[derive(Debug, clap::Args)]
 pub struct Flags {
+    /// Whose code it is
+    #[arg(long)]
+    client: Client,
     /// What it does
     #[arg(long)]
-    route: Route,
+    pub(super) route: Route,
     /// Broker to connect to, HOST:PORT
     #[arg(long)]
-    brokers: String,
+    pub(super) brokers: String,
     /// Topic to read
     #[arg(long, default_value_t)]
-    from: String,
+    pub(super) from: String,
     /// Topic to write
     #[arg(long, default_value_t)]
-    to: String,
+    pub(super) to: String,
     /// Records to deal with
     #[arg(long)]
-    messages: u64,
+    pub(super) messages: u64,
     /// Bytes of a value that is written
     #[arg(long)]
-    size: usize,
+    pub(super) size: usize,
     /// Partitions of the topic that is read
     #[arg(long)]
-    partitions: i32,
+    pub(super) partitions: i32,
     /// Setting of the client
     #[arg(long, value_name = "K=V")]
-    client_option: Vec<String>,
+    pub(super) client_option: Vec<String>,
+}
+
+/// Whose client it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Client {
+    /// librdkafka.
+    Librdkafka,
+    /// Confluent's own for Rust.
+    #[cfg(feature = "confluent")]
+    Confluent,
 }
 
 /// Reads, copies or writes. Only writing tells what it took: before that its records are made.
 pub fn run(env: &Env, flags: &Flags) -> Result<(), Error> {
+    #[cfg(feature = "confluent")]
+    if flags.client == Client::Confluent {
+        return confluent::run(env, flags);
+    }
     match flags.route {
         Route::Read => read(flags),
         Route::Copy => copy(env, flags),

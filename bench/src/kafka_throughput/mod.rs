@@ -16,6 +16,8 @@
 
 mod bare;
 mod batches;
+#[cfg(feature = "confluent")]
+mod confluent;
 mod line;
 mod pipelines;
 
@@ -37,6 +39,7 @@ use crate::report::{self, Report};
 use crate::testbed::{TestBed, TopicFlags};
 use crate::throughput::{Throughput, Took};
 use crate::{payload, read_back, system, turns};
+use bare::Client;
 use line::{Line, Summary};
 use pipelines::Kafka;
 
@@ -87,6 +90,9 @@ pub enum Route {
 enum Contender {
     /// librdkafka alone.
     Librdkafka,
+    /// Confluent's own client for Rust, alone.
+    #[cfg(feature = "confluent")]
+    Confluent,
     /// The engine, with its own client.
     Millstream,
     /// The engine, with librdkafka.
@@ -153,7 +159,7 @@ impl Bench<'_> {
         eprintln!("filling a topic with {messages} records of {} bytes", self.size);
         let sent = self.fill()?;
         self.testbed.with_directory("warmup", |directory| {
-            self.bare(Route::Read, "", directory).map(drop)
+            self.bare(Client::Librdkafka, Route::Read, "", directory).map(drop)
         })?;
         let mut complete = true;
         for &route in route {
@@ -241,8 +247,11 @@ impl Bench<'_> {
         output: &str,
         directory: &Path,
     ) -> Result<(Took, Option<i64>), Error> {
+        let alone = |client| Ok((self.bare(client, run.route, output, directory)?, None));
         let librdkafka = match run.contender {
-            Contender::Librdkafka => return Ok((self.bare(run.route, output, directory)?, None)),
+            Contender::Librdkafka => return alone(Client::Librdkafka),
+            #[cfg(feature = "confluent")]
+            Contender::Confluent => return alone(Client::Confluent),
             Contender::Millstream => false,
             Contender::MillstreamLibrdkafka => true,
         };
@@ -277,10 +286,17 @@ impl Bench<'_> {
         in_process::run(pipeline, &input, options, directory).map(|(took, _)| took)
     }
 
-    fn bare(&self, route: Route, output: &str, directory: &Path) -> Result<Took, Error> {
+    fn bare(
+        &self,
+        client: Client,
+        route: Route,
+        output: &str,
+        directory: &Path,
+    ) -> Result<Took, Error> {
         let Flags { messages, ref client_option, ref topic, .. } = *self.flags;
         let mut command = system::this_program()?;
-        command.args(["kafka-client", "--route", &report::name(&route)]);
+        command.args(["kafka-client", "--client", &report::name(&client)]);
+        command.args(["--route", &report::name(&route)]);
         command.args(["--brokers", &self.testbed.broker.address]);
         command.args(["--from", self.topic, "--to", output]);
         command.args(["--messages", &messages.to_string(), "--size", &self.size.to_string()]);
