@@ -9,7 +9,6 @@
 
 pub mod compression;
 pub mod connection;
-mod crc32c;
 pub mod error_code;
 pub mod fetch;
 pub mod frame;

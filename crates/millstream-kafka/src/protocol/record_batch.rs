@@ -1,8 +1,9 @@
 //! A record batch, version 2: what one partition gets of one transaction, or a part of it.
 
+use crc32c::crc32c;
+
 use super::ProducerIdentity;
 use super::compression::Compression;
-use super::crc32c::checksum;
 use super::write::{Writer, signed_len};
 
 /// The bytes of a batch beside its records.
@@ -109,7 +110,7 @@ impl RecordBatch {
         bytes.i32(sequence);
         bytes.i32(self.count);
         bytes.raw(records);
-        let sum = checksum(&bytes.as_slice()[CHECKSUM + 4..]);
+        let sum = crc32c(&bytes.as_slice()[CHECKSUM + 4..]);
         bytes.replace_i32(CHECKSUM, sum as i32);
         bytes.into_bytes()
     }
@@ -160,7 +161,7 @@ mod tests {
         let (head, records) = bytes.split_at(OVERHEAD);
         assert_eq!(head[8..12], ((bytes.len() - 12) as i32).to_be_bytes());
         assert_eq!((head[16], head[22], head[26]), (2, 0x10, 1));
-        assert_eq!(head[17..21], checksum(&bytes[21..]).to_be_bytes());
+        assert_eq!(head[17..21], crc32c(&bytes[21..]).to_be_bytes());
         assert_eq!((head[50], head[52], head[56], head[60]), (7, 3, 5, 2));
         let first = [32, 0, 0, 0, 2, b'k', 4, b'v', b'v', 4, 2, b'h', 2, b'x', 2, b'n', 1];
         assert_eq!(records, [&first[..], &[12, 0, 0, 2, 1, 1, 0]].concat());
@@ -177,7 +178,7 @@ mod tests {
             let bytes = batch.encode(WRITER, 0, true, 1_000, way);
             assert_eq!(bytes[22], 0x10 | bits);
             assert_eq!(bytes[8..12], ((bytes.len() - 12) as i32).to_be_bytes());
-            assert_eq!(bytes[17..21], checksum(&bytes[21..]).to_be_bytes());
+            assert_eq!(bytes[17..21], crc32c(&bytes[21..]).to_be_bytes());
             assert_eq!(bytes[23..OVERHEAD], plain[23..OVERHEAD]);
             assert_eq!(bytes[OVERHEAD..], way.compress(&plain[OVERHEAD..]).unwrap());
         }

@@ -1,10 +1,10 @@
 //! Frames: a command, and with some the entry that it is about.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use crc32c::{crc32c, crc32c_append};
 use prost::Message as _;
 use thiserror::Error;
 
-use super::crc32c::Crc32c;
 use super::messages::{BaseCommand, MessageMetadata};
 
 /// What stands before the checksum of an entry.
@@ -95,7 +95,8 @@ pub(crate) fn command_with_entry(
     frame.extend_from_slice(&command);
     frame.put_u16(MAGIC);
     let metadata_size = len_u32(metadata.len()).to_be_bytes();
-    frame.put_u32(Crc32c::new().with(&metadata_size).with(&metadata).with(payload).value());
+    let of_metadata = crc32c_append(crc32c(&metadata_size), &metadata);
+    frame.put_u32(crc32c_append(of_metadata, payload));
     frame.extend_from_slice(&metadata_size);
     frame.extend_from_slice(&metadata);
     frame.extend_from_slice(payload);
@@ -118,7 +119,7 @@ pub(crate) fn entry(mut entry: Bytes) -> Result<(MessageMetadata, Bytes), WireEr
     if magic(&entry) == Some(MAGIC) {
         entry.advance(2);
         let wanted = entry.try_get_u32().map_err(|_| WireError::Short)?;
-        let found = Crc32c::new().with(&entry).value();
+        let found = crc32c(&entry);
         if found != wanted {
             return Err(WireError::Checksum { found, wanted });
         }

@@ -9,13 +9,11 @@
 //! - [`messages`], [`numbers`]: what commands and metadata are made of. [`answers`]:
 //!   which request is answered, and how.
 //! - [`payload`]: the messages of an entry, packed and unpacked. [`compression`] makes it smaller.
-//! - [`crc32c`]: the checksum.
 //!
 //! Origin: the protocol's specification and `PulsarApi.proto` of Apache Pulsar 4.2.
 
 pub(crate) mod answers;
 pub(crate) mod compression;
-pub(crate) mod crc32c;
 pub(crate) mod frame;
 pub(crate) mod messages;
 mod numbers;

@@ -6,8 +6,9 @@
 use std::borrow::Cow;
 use std::io;
 
+use crc32c::crc32c;
+
 use super::compression::Compression;
-use super::crc32c::checksum;
 use super::record_batch::OVERHEAD;
 
 /// Bytes before those that the batch's length counts.
@@ -130,7 +131,7 @@ impl<'a> RawBatch<'a> {
     /// Checks its checksum.
     pub fn check(&self) -> Result<(), Malformed> {
         let given = u32::from_be_bytes(*self.whole[CHECKSUM_AT..].first_chunk().expect("there"));
-        if checksum(&self.whole[CHECKED_FROM..]) == given {
+        if crc32c(&self.whole[CHECKED_FROM..]) == given {
             Ok(())
         } else {
             Err(Malformed::Checksum)
