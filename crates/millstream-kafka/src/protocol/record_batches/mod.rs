@@ -131,11 +131,7 @@ impl<'a> RawBatch<'a> {
     /// Checks its checksum.
     pub fn check(&self) -> Result<(), Malformed> {
         let given = u32::from_be_bytes(*self.whole[CHECKSUM_AT..].first_chunk().expect("there"));
-        if crc32c(&self.whole[CHECKED_FROM..]) == given {
-            Ok(())
-        } else {
-            Err(Malformed::Checksum)
-        }
+        if crc32c(&self.whole[CHECKED_FROM..]) == given { Ok(()) } else { Err(Malformed::Checksum) }
     }
 
     /// True if its records are compressed.
