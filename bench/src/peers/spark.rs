@@ -24,7 +24,7 @@ pub struct Spark {
 impl Spark {
     /// Downloads Spark, if need be. `mode` is the script's first argument.
     pub fn new(mode: &'static str, partitions: i32) -> Result<Self, Error> {
-        let python = cache::python("pyspark-4.2.0", REQUIREMENTS)?;
+        let python = cache::python("pyspark-4.2.0", REQUIREMENTS)?.join("bin/python");
         let jars = cache::jars("spark-jars-4.2.0", POM)?;
         Ok(Self { mode, partitions, python, jars })
     }
