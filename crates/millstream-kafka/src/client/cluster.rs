@@ -282,17 +282,30 @@ impl Cluster {
 
     /// Commits positions to the consumer group, without waiting for the answer.
     pub fn commit(&self, positions: &PerPartition) {
-        let mut list = TopicPartitionList::with_capacity(positions.len());
-        for (id, offset) in positions {
-            let added = list.add_partition_offset(&id.topic, id.partition, Offset::Offset(*offset));
-            if added.is_err() {
-                return;
-            }
-        }
+        let Ok(list) = question_list(positions) else { return };
         if let Err(error) = self.client.commit(&list, CommitMode::Async) {
             let message = format!("offsets were not committed to the consumer group: {error}");
             self.context().warn_now_and_then("commit", &message);
         }
+    }
+
+    /// Whether the consumer group has come to `positions`, as its coordinator answers within
+    /// `patience`.
+    ///
+    /// # Errors
+    /// librdkafka's, if nobody answers or the user may not ask.
+    pub fn is_committed(
+        &self,
+        positions: &PerPartition,
+        patience: Duration,
+    ) -> Result<bool, KafkaError> {
+        let committed = self.client.committed_offsets(question_list(positions)?, patience)?;
+        let committed = committed.to_topic_map();
+        let is_at = |(id, offset): (&PartitionId, &i64)| {
+            let found = committed.get(&(id.topic.to_string(), id.partition));
+            found.is_some_and(|found| *found == Offset::Offset(*offset))
+        };
+        Ok(positions.iter().all(is_at))
     }
 }
 

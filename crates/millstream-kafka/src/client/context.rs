@@ -14,8 +14,7 @@ use parking_lot::Mutex;
 use rdkafka::client::{Client, ClientContext};
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
-use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::topic_partition_list::TopicPartitionList;
+use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::native_token::{set_no_token, set_token};
@@ -53,7 +52,6 @@ struct Heard {
     warned: HashMap<String, Duration>,
     reasons: VecDeque<String>,
     refused: Option<String>,
-    commits: u64,
 }
 
 impl Context {
@@ -133,11 +131,6 @@ impl Context {
         self.heard.lock().refused = None;
     }
 
-    /// How many group commits were answered, well or badly.
-    pub fn commits_answered(&self) -> u64 {
-        self.heard.lock().commits
-    }
-
     /// Warns, unless the same kind of warning was given a short while ago.
     pub fn warn_now_and_then(&self, kind: &str, message: &str) {
         let now = self.env.monotonic();
@@ -192,16 +185,9 @@ impl ClientContext for Context {
     }
 }
 
-impl ConsumerContext for Context {
-    fn commit_callback(&self, result: KafkaResult<()>, _offsets: &TopicPartitionList) {
-        self.heard.lock().commits += 1;
-        if let Err(error) = result {
-            // The group's offsets are for lag monitors only; the checkpoint is what counts.
-            let message = format!("offsets were not committed to the consumer group: {error}");
-            self.warn_now_and_then("commit", &message);
-        }
-    }
-}
+// A commit that fails is in librdkafka's log; its callback for commits is never called, since the
+// binding asks for events instead, and those are only made where a callback is set.
+impl ConsumerContext for Context {}
 
 /// True if the brokers do not let the client in: settings are wrong, waiting will not help.
 pub fn is_refusal(code: RDKafkaErrorCode) -> bool {

@@ -16,7 +16,7 @@ use super::read_ahead::ReadAhead;
 use crate::client::cluster::Cluster;
 use crate::client::subscription::Subscription;
 use crate::error::{DataLoss, SourceError};
-use crate::offsets::{PartitionId, parse_source_offset};
+use crate::offsets::{PartitionId, PerPartition, parse_source_offset};
 
 /// How often partitions are asked for, and offsets committed at most.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -30,6 +30,8 @@ const LOOKS_UNTIL_GONE: u32 = 3;
 const LOOKS_UNTIL_REFUSED: u32 = 3;
 /// How long the last commit may take.
 const LAST_COMMIT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait before the group is asked again whether it has the last commit.
+const LAST_COMMIT_PAUSE: Duration = Duration::from_millis(20);
 
 /// The running watcher. Dropping it commits what is outstanding and ends the thread.
 pub struct PartitionWatch {
@@ -115,8 +117,8 @@ impl Watching {
                 self.inputs.cluster.commit(positions);
             }
             if stop {
-                if commit.is_some() {
-                    self.await_commit();
+                if let Some(positions) = &commit {
+                    self.await_commit(positions);
                 }
                 return;
             }
@@ -125,14 +127,23 @@ impl Watching {
         }
     }
 
-    fn await_commit(&self) {
+    /// Waits until the group has what was committed last, since librdkafka would drop it with the
+    /// client. It answers questions in order and says nothing of a commit, so it is asked.
+    fn await_commit(&self, positions: &PerPartition) {
         let cluster = &self.inputs.cluster;
-        let (before, begun) = (cluster.context().commits_answered(), self.env.monotonic());
-        while cluster.context().commits_answered() == before
-            && self.env.monotonic() < begun + LAST_COMMIT_PATIENCE
-        {
+        let end = self.env.monotonic() + LAST_COMMIT_PATIENCE;
+        loop {
+            let patience = end.saturating_sub(self.env.monotonic());
+            let answer = cluster.is_committed(positions, patience);
             cluster.serve_events();
-            std::thread::sleep(Duration::from_millis(5));
+            match answer {
+                Ok(true) => return,
+                // The commit may be waiting for the group's coordinator still.
+                Ok(false) if !patience.is_zero() => std::thread::sleep(LAST_COMMIT_PAUSE),
+                Ok(false) => return tracing::warn!("the consumer group may lack the last offsets"),
+                // librdkafka has said why the commit failed, or that no broker answers.
+                Err(error) => return tracing::debug!("the last commit: {error}"),
+            }
         }
     }
 
