@@ -19,8 +19,6 @@ LEFT_OUT = {
     "geospatial": r"st_",
     "reflection": r"java_method$|(try_)?reflect$",
     "sketch": r"approx_top_k|count_min_sketch|hll_|kll_|theta_|tuple_",
-    "variant": r".*variant|(try_)?parse_json$",
-    "XML": r"xpath|.*_xml$",
 }
 
 

@@ -1,5 +1,7 @@
 //! Types by the names that users of Spark SQL know.
 
+use std::collections::HashMap;
+
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 
 /// The key in the metadata of a field whose value is the fields of an INTERVAL: `year to month`.
@@ -8,6 +10,42 @@ pub const INTERVAL_FIELDS: &str = "millstream.interval";
 /// The key in the metadata of a field whose value is the digits of a TIME's fraction, where these
 /// are not six.
 pub const TIME_DIGITS: &str = "millstream.time";
+
+/// The key in the metadata of the first field of a STRUCT that is a VARIANT.
+pub const VARIANT_MARK: &str = "millstream.variant";
+
+/// Spark's `VARIANT`, a value that says itself of which type it is. Arrow lacks it: it is a STRUCT
+/// of two BINARYs, a value in the encoding of Spark and Parquet and the names in it, with a mark.
+///
+/// There is one such type, so that values of it need no casts.
+pub fn variant() -> DataType {
+    let mark = HashMap::from([(VARIANT_MARK.to_owned(), "1".to_owned())]);
+    let value = Field::new("value", DataType::Binary, true).with_metadata(mark);
+    DataType::Struct(vec![value, Field::new("metadata", DataType::Binary, true)].into())
+}
+
+/// Whether a type is VARIANT.
+pub fn is_variant(data_type: &DataType) -> bool {
+    let DataType::Struct(fields) = data_type else { return false };
+    let is_marked = |field: &Field| field.metadata().contains_key(VARIANT_MARK);
+    let is_bytes = |field: &Field| *field.data_type() == DataType::Binary;
+    fields.len() == 2 && is_marked(&fields[0]) && is_bytes(&fields[0]) && is_bytes(&fields[1])
+}
+
+/// Whether a value of a type has a VARIANT in it.
+pub fn holds_variant(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => holds_variant(item.data_type()),
+        DataType::Struct(fields) => {
+            is_variant(data_type) || fields.iter().any(|field| holds_variant(field.data_type()))
+        }
+        DataType::Dictionary(_, values) => holds_variant(values),
+        _ => false,
+    }
+}
 
 /// The type of a field in Spark's words, an INTERVAL with its fields and a TIME with its digits.
 pub fn field_type(field: &Field) -> String {
@@ -71,6 +109,7 @@ pub fn spark_type(data_type: &DataType) -> String {
             }
             other => format!("MAP<{}>", spark_type(other)),
         },
+        of if is_variant(of) => "VARIANT".into(),
         DataType::Struct(fields) => {
             let fields = fields.iter().map(|field| {
                 let not_null = if field.is_nullable() { "" } else { " NOT NULL" };

@@ -12,7 +12,8 @@
 //! says what to write instead. One spelling is accepted, Spark's; other systems' get an error that
 //! shows it.
 //!
-//! Records of text are read in [`json`] and [`csv`], for functions and for sources alike.
+//! Records of text are read in [`json`] and [`csv`], for functions and for sources alike, and in
+//! `xml` for functions. Values of the type VARIANT are read and made in [`variant`].
 //!
 //! This crate knows no connector, no stream and no checkpoint, and of our other crates only
 //! `millstream-records`, for functions that read and write Avro and Protobuf. `FROM STREAM` is read
@@ -31,3 +32,5 @@ pub mod session;
 pub mod syntax;
 pub mod types;
 pub mod values;
+pub mod variant;
+mod xml;

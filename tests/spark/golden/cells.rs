@@ -12,6 +12,8 @@ use arrow::datatypes::{
     TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::util::display::array_value_to_string;
+use millstream_sql::types::is_variant;
+use millstream_sql::variant::text_of;
 use serde_json::Value;
 
 /// Sums of doubles depend on the order of the terms: this part of a value may be another one.
@@ -147,6 +149,10 @@ pub fn of_array(array: &dyn Array, row: usize) -> Cell {
             let entries = array.as_map().value(row);
             sorted((0..entries.len()).map(|entry| fields(&entries, entry)).collect())
         }
+        of if is_variant(of) => match text_of(array, row) {
+            Ok(text) => text.map_or(Cell::Null, Cell::Text),
+            Err(error) => Cell::Text(error.to_string()),
+        },
         DataType::Struct(_) => fields(array.as_struct(), row),
         DataType::Dictionary(..) => {
             let dictionary = array.as_any_dictionary();

@@ -9,6 +9,8 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use chrono::DateTime;
+use millstream_sql::types::is_variant;
+use millstream_sql::variant::text_of;
 
 const COLUMN_WIDTH_MIN: usize = 3;
 
@@ -129,6 +131,11 @@ fn cell(column: &ArrayRef, row: usize) -> Result<String, ArrowError> {
         DataType::List(_) => list(&column.as_list::<i32>().value(row))?,
         DataType::LargeList(_) => list(&column.as_list::<i64>().value(row))?,
         DataType::FixedSizeList(_, _) => list(&column.as_fixed_size_list().value(row))?,
+        of if is_variant(of) => {
+            let text = text_of(column, row)
+                .map_err(|error| ArrowError::from_external_error(Box::new(error)))?;
+            text.unwrap_or_else(|| "NULL".into())
+        }
         DataType::Struct(_) => {
             let fields = column.as_struct().columns().iter().map(|field| cell(field, row));
             format!("{{{}}}", fields.collect::<Result<Vec<_>, _>>()?.join(", "))

@@ -141,6 +141,9 @@ fn columns(cursor: &mut Cursor<'_>) -> Result<Vec<ColumnDeclaration>, Diagnostic
         if types::holds_time(field.data_type()) {
             return Err(types::no_time(name.span));
         }
+        if types::holds_variant(field.data_type()) {
+            return Err(types::no_variant(name.span));
+        }
         if cursor.is_word("METADATA") || cursor.is_word("GENERATED") || cursor.is_word("AS") {
             return Err(Diagnostic::at(cursor.here(), "a computed column is not supported").help(
                 "list the columns of the data; compute others in the SELECT. A Kafka table \

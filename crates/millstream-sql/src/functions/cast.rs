@@ -27,13 +27,14 @@ use datafusion::logical_expr::{
 use super::decimals::{cast_decimal, casts_decimals};
 use super::define::{call, invalid};
 use super::nested_casts::{self, cast_nested};
-use super::{interval_casts, interval_text, spans, times_of_day};
+use super::{interval_casts, interval_text, spans, times_of_day, variant_casts};
 use crate::json::parse_decimal;
-use crate::types::{INTERVAL_FIELDS, spark_type};
+use crate::types::{INTERVAL_FIELDS, is_variant, spark_type};
 use crate::values::calendar::{
     DAY_US, SECOND_US, parse_date, parse_timestamp, parse_timestamp_ntz, write_timestamp,
 };
 use crate::values::java_text::{write_double, write_float};
+use crate::variant::texts;
 
 /// Whether a cast is done here and not by Arrow.
 pub(super) fn is_spark_cast(from: &DataType, to: &DataType) -> bool {
@@ -46,6 +47,7 @@ pub(super) fn is_spark_cast(from: &DataType, to: &DataType) -> bool {
     let is_us =
         |data_type: &DataType| matches!(data_type, DataType::Timestamp(TimeUnit::Microsecond, _));
     match (from, to) {
+        (from, to) if variant_casts::casts(from, to) => true,
         (from, to) if casts_decimals(from, to) || spans::casts(from, to) => true,
         (from, to) if nested_casts::casts(from, to, is_spark_cast) => true,
         (from, to) if times_of_day::casts(from, to) => true,
@@ -95,6 +97,9 @@ pub(super) fn cast(values: &ArrayRef, to: &DataType, strict: bool) -> Result<Arr
         return arrow_cast(values, to, strict);
     }
     match (from, to) {
+        (from, to) if variant_casts::casts(from, to) => {
+            variant_casts::cast_variant(values, to, strict, cast)
+        }
         (from, to) if casts_decimals(from, to) => cast_decimal(values, to, strict),
         (from, to) if nested_casts::casts(from, to, is_spark_cast) => {
             cast_nested(values, to, strict, cast)
@@ -276,7 +281,11 @@ fn to_text(values: &ArrayRef) -> Result<StringArray> {
     }
 }
 
+/// Parts as texts. A VARIANT is one in its JSON then, whose texts have quotation marks.
 fn parts(values: &ArrayRef) -> Result<StringArray> {
+    if is_variant(values.data_type()) {
+        return texts(values).map_err(variant_casts::failed);
+    }
     Ok(cast(values, &DataType::Utf8, true)?.as_string::<i32>().clone())
 }
 

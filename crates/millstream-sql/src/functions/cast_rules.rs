@@ -7,7 +7,8 @@
 use arrow::datatypes::DataType;
 
 use super::interval_casts::is_interval;
-use crate::types::{TIME, TIME_HELP, spark_type};
+use super::variant_types::can_be_variant;
+use crate::types::{TIME, TIME_HELP, is_variant, spark_type};
 
 /// The kinds of types between which a cast is allowed or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,12 @@ fn kind(of: &DataType) -> Option<Kind> {
 
 /// Whether Spark casts `from` to `to`. Types that it does not have are left to DataFusion.
 fn is_allowed(from: &DataType, to: &DataType) -> bool {
+    if is_variant(from) {
+        return can_be_variant(to, true);
+    }
+    if is_variant(to) {
+        return from.is_null() || can_be_variant(from, false);
+    }
     match (from, to) {
         (DataType::Dictionary(_, values), to) => return is_allowed(values, to),
         (DataType::List(from), DataType::List(to)) => {
@@ -110,6 +117,7 @@ pub(super) fn problem(from: &DataType, to: &DataType) -> Option<String> {
         (Some(Kind::LocalTime), Some(Kind::Number))
         | (Some(Kind::Number), Some(Kind::LocalTime)) => "; cast to TIMESTAMP first",
         _ if is_interval(from) || is_interval(to) => "; cast to a DECIMAL first",
+        _ if is_variant(to) && can_be_variant(from, true) => "; write to_variant_object(x)",
         _ => "",
     };
     let (from, to) = (spark_type(from), spark_type(to));
@@ -121,7 +129,7 @@ mod tests {
     use arrow::datatypes::{IntervalUnit, TimeUnit};
 
     use super::*;
-    use crate::types::{list_of, map_of, timestamp};
+    use crate::types::{list_of, map_of, timestamp, variant};
 
     #[test]
     fn casts_are_those_of_ansi_mode() {
@@ -139,6 +147,10 @@ mod tests {
             (TIME, DataType::Utf8),
             (DataType::Duration(TimeUnit::Microsecond), DataType::Decimal128(10, 2)),
             (DataType::Utf8, DataType::Interval(IntervalUnit::YearMonth)),
+            (variant(), DataType::Int32),
+            (variant(), map_of(DataType::Utf8, DataType::Date32)),
+            (list_of(DataType::Float64), variant()),
+            (DataType::Null, variant()),
         ];
         for (from, to) in allowed {
             assert_eq!(problem(&from, &to), None, "{from} to {to}");
@@ -160,6 +172,10 @@ mod tests {
             (DataType::Duration(TimeUnit::Second), DataType::Float64),
             (DataType::Boolean, DataType::Duration(TimeUnit::Second)),
             (DataType::Duration(TimeUnit::Second), DataType::Interval(IntervalUnit::YearMonth)),
+            (variant(), map_of(DataType::Int32, DataType::Int32)),
+            (variant(), DataType::Duration(TimeUnit::Second)),
+            (variant(), TIME),
+            (map_of(DataType::Utf8, DataType::Int32), variant()),
         ];
         for (from, to) in refused {
             assert!(problem(&from, &to).is_some(), "{from} to {to}");

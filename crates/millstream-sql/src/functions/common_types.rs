@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 
 use super::decimals::{Operation, decimal_operation, digits_of, type_of, wider};
 use super::times_of_day::check_common;
-use crate::types::{spark_type, timestamp};
+use crate::types::{is_variant, spark_type, timestamp};
 
 /// The common type of `types`, to which their values are cast.
 pub(super) fn common_type(types: &[DataType]) -> Option<DataType> {
@@ -78,7 +78,7 @@ fn with_decimals(types: &[DataType]) -> Option<DataType> {
 }
 
 /// Text beside a number is one: a BIGINT beside whole numbers, else a DOUBLE. Beside a boolean, a
-/// date, a time or bytes it is such a value.
+/// date, a time, bytes or a VARIANT it is such a value.
 fn with_text(types: &[DataType]) -> Option<DataType> {
     let others = types.iter().filter(|found| !found.is_string() && !found.is_null());
     let others: Vec<&DataType> = others.collect();
@@ -95,7 +95,7 @@ fn with_text(types: &[DataType]) -> Option<DataType> {
     let keeps_its_type = matches!(
         first,
         DataType::Boolean | DataType::Date32 | DataType::Timestamp(..) | DataType::Binary
-    );
+    ) || is_variant(first);
     if keeps_its_type && others.iter().all(|found| *found == first) {
         return Some(first.clone());
     }

@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use crate::types::{spark_type, timestamp};
+use crate::types::{is_variant, spark_type, timestamp, variant};
 
 /// The kind of arguments that a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub(super) enum Param {
     EventTime,
     /// An ARRAY of anything.
     Array,
+    /// A VARIANT as it is; nothing else is cast to one.
+    Variant,
     /// Whatever is given.
     Any,
 }
@@ -77,6 +79,15 @@ impl Param {
                     DataType::List(Arc::clone(item))
                 }
                 other => return plan_err!("expected an ARRAY, found {}", spark_type(other)),
+            },
+            Self::Variant => match given {
+                of if is_variant(of) || of.is_null() => variant(),
+                other => {
+                    return plan_err!(
+                        "expected a VARIANT, found {}; write parse_json(text) or CAST(x AS VARIANT)",
+                        spark_type(other)
+                    );
+                }
             },
             Self::Any => match given {
                 DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,

@@ -14,7 +14,7 @@ use datafusion::common::{Result, exec_err};
 use super::define::within_column;
 use super::time_pattern::TimePattern;
 use crate::json::{Reader, Readers};
-use crate::types::spark_type;
+use crate::types::{is_variant, spark_type};
 use crate::values::calendar::DAY_US;
 
 /// The letters of what a DATE does not have, a TIME, and a TIMESTAMP_NTZ.
@@ -82,6 +82,7 @@ impl Formats {
             DataType::Timestamp(_, None) => self.timestamp_ntz.as_ref(),
             DataType::List(item) => return self.list(values.as_list::<i32>(), item),
             DataType::Map(entries, sorted) => return self.map(values.as_map(), entries, *sorted),
+            of if is_variant(of) => None,
             DataType::Struct(_) => return self.structure(values.as_struct()),
             of if of.is_nested() => {
                 return exec_err!("to_json takes no forms of dates in a {}", spark_type(of));

@@ -71,8 +71,13 @@ mod time_units;
 pub(crate) mod times_of_day;
 mod tries;
 pub(crate) mod types;
+mod variant_casts;
+pub(crate) mod variant_get;
+mod variant_types;
+pub(crate) mod variants;
 mod vectors;
 pub mod windows;
+mod xpath;
 mod zones;
 
 #[cfg(test)]
@@ -179,8 +184,10 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
         time_bucket::FUNCTIONS,
         time_units::FUNCTIONS,
         times_of_day::FUNCTIONS,
+        variants::FUNCTIONS,
         vectors::FUNCTIONS,
         windows::FUNCTIONS,
+        xpath::FUNCTIONS,
         zones::FUNCTIONS,
     ];
     let mut functions: Vec<_> =
@@ -204,6 +211,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     functions.extend(records::functions());
     functions.extend(raising::functions());
     functions.extend(tries::functions());
+    functions.extend(variant_get::functions());
     functions.extend(coerced::functions());
     functions.extend(scalar_aliases());
     functions

@@ -9,7 +9,7 @@ use super::decimals::rounded_text;
 use super::define::{
     Arguments, Function, Param, returns_boolean, returns_double, returns_int, returns_text,
 };
-use crate::types::{part_type, spark_type};
+use crate::types::{is_variant, part_type, spark_type};
 
 use Param::{Any, Binary, Double, Int, Text};
 
@@ -163,6 +163,7 @@ fn is_null(args: &Arguments, wanted: bool) -> Result<ArrayRef> {
 /// A type as `typeof` writes it: `array<struct<a:int>>`.
 fn short_name(data_type: &DataType) -> String {
     match data_type {
+        of if is_variant(of) => "variant".to_owned(),
         DataType::List(item) => format!("array<{}>", short_name(item.data_type())),
         DataType::Struct(fields) => {
             let field = |field: &FieldRef| match field.data_type() {

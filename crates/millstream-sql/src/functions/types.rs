@@ -5,7 +5,7 @@ use arrow::datatypes::DataType;
 use thiserror::Error;
 
 use crate::json::nullable;
-use crate::types::{parse_schema_ddl, parse_type_ddl};
+use crate::types::{holds_variant, parse_schema_ddl, parse_type_ddl};
 
 /// The text does not describe a schema.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -21,6 +21,16 @@ pub(crate) struct InvalidSchema {
 /// table, such as `a INT, b STRING`, which make a STRUCT. Everything becomes nullable, since any
 /// part of a text may be missing.
 pub(crate) fn schema_of(ddl: &str) -> Result<DataType, InvalidSchema> {
+    let found = type_of(ddl)?;
+    if holds_variant(&found) {
+        let reason = "records are not read as VARIANT; parse_json(text) makes one".to_owned();
+        return Err(InvalidSchema { ddl: ddl.to_owned(), reason });
+    }
+    Ok(found)
+}
+
+/// The same, where VARIANT is a type, too.
+pub(crate) fn type_of(ddl: &str) -> Result<DataType, InvalidSchema> {
     let found = parse_type_ddl(ddl).or_else(|of_type| {
         let columns = parse_schema_ddl(ddl).map(DataType::Struct);
         // Of the two complaints, the one about what was meant.

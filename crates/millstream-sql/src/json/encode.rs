@@ -20,11 +20,12 @@ use std::fmt::Write;
 use std::ops::Range;
 use thiserror::Error;
 
-use super::text::quote;
-use crate::types::spark_type;
+use crate::types::{is_variant, spark_type};
 use crate::values::calendar::{write_date, write_date_time, write_timestamp};
 use crate::values::java_text::{write_big_decimal, write_double, write_float};
+use crate::values::json_text::quote;
 use crate::values::time_of_day::write_time;
+use crate::variant::texts;
 
 /// A type that JSON has no form for.
 #[derive(Debug, Error)]
@@ -142,6 +143,8 @@ enum Writer {
     Decimal(Decimal128Array, i8),
     Text(StringArray),
     Binary(BinaryArray),
+    /// VARIANTs, in JSON already.
+    Variant(StringArray),
     Date(Date32Array),
     TimeOfDay(Time64MicrosecondArray),
     /// An instant, written with its zone.
@@ -237,6 +240,10 @@ impl Writer {
                 let values = Child::new(map.values(), options)?;
                 Self::Map(map, Box::new(keys), Box::new(values))
             }
+            of if is_variant(of) => {
+                let unsupported = |_| UnsupportedType { data_type: of.clone() };
+                Self::Variant(texts(values).map_err(unsupported)?)
+            }
             DataType::Struct(_) => Self::Struct(members(values.as_struct(), options)?, options),
             other => return Err(UnsupportedType { data_type: other.clone() }),
         })
@@ -266,6 +273,7 @@ impl Writer {
             Self::Binary(values) => {
                 quoted_if(true, out, |out| STANDARD.encode_string(values.value(row), out));
             }
+            Self::Variant(texts) => out.push_str(texts.value(row)),
             Self::Date(values) => quoted_if(true, out, |out| write_date(values.value(row), out)),
             Self::TimeOfDay(values) => {
                 quoted_if(true, out, |out| write_time(values.value(row), out));

@@ -13,6 +13,7 @@ use super::*;
 use crate::functions::types::schema_of;
 use crate::types::map_of;
 use crate::values::java_text::{write_big_decimal, write_double, write_float};
+use crate::values::json_text::quote;
 
 fn schema(ddl: &str) -> Schema {
     match schema_of(ddl) {
@@ -428,7 +429,7 @@ fn text(data_type: &DataType) -> BoxedStrategy<String> {
             any::<f64>().prop_map(|value| written(|out| write_double(value, out))).boxed()
         }
         DataType::Utf8 => {
-            any::<String>().prop_map(|value| written(|out| text::quote(&value, out))).boxed()
+            any::<String>().prop_map(|value| written(|out| quote(&value, out))).boxed()
         }
         DataType::Binary => vec(any::<u8>(), 0..9)
             .prop_map(|bytes| {

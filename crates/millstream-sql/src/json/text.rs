@@ -1,4 +1,4 @@
-//! Strings between JSON and Rust: escapes resolved, escapes written.
+//! Strings of JSON in Rust: escapes resolved. They are written by [`crate::values::json_text`].
 
 /// Appends the text of a JSON string, whose escapes the scanner has checked, to `out`.
 ///
@@ -67,35 +67,4 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
         at += if bytes[at] == b'\\' { 2 } else { 1 };
     }
     at + 1
-}
-
-/// Appends `text` as a JSON string with its quotation marks.
-pub(super) fn quote(text: &str, out: &mut String) {
-    out.push('"');
-    let mut start = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        let short = match byte {
-            b'"' => "\\\"",
-            b'\\' => "\\\\",
-            b'\n' => "\\n",
-            b'\r' => "\\r",
-            b'\t' => "\\t",
-            0x8 => "\\b",
-            0xc => "\\f",
-            0..=0x1f => "",
-            _ => continue,
-        };
-        out.push_str(&text[start..at]);
-        start = at + 1;
-        if short.is_empty() {
-            const HEX: &[u8; 16] = b"0123456789ABCDEF";
-            out.push_str("\\u00");
-            out.push(HEX[usize::from(byte >> 4)] as char);
-            out.push(HEX[usize::from(byte & 15)] as char);
-        } else {
-            out.push_str(short);
-        }
-    }
-    out.push_str(&text[start..]);
-    out.push('"');
 }

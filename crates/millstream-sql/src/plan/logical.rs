@@ -7,7 +7,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DataFusionStatement;
 use futures::FutureExt;
 
-use super::{blame, checks, grouping_sets, lateral, recursion, subqueries, windows};
+use super::{blame, checks, grouping_sets, lateral, recursion, subqueries, variants, windows};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::functions::{literals, random};
 use crate::plan::optimize;
@@ -69,6 +69,7 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     recursion::check_reads(&plan)?;
     recursion::check_types(&plan, state)?;
     let plan = optimize::analyze(state, plan)?;
+    variants::check(&plan, reads_stream)?;
     let plan = grouping_sets::without_empty(plan, reads_stream)?;
     windows::lower(plan, reads_stream)
 }

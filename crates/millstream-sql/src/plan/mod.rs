@@ -1,11 +1,11 @@
 //! From a query that was read to DataFusion's logical plan, with Spark's types and meaning.
 //!
 //! [`logical`] plans the query against registered tables: it refuses what Spark refuses
-//! ([`checks`], [`recursion`]), makes joins of subqueries ([`lateral`], [`subqueries`]), and
-//! columns of windows of time ([`windows`]); [`grouping_sets`] have no rows without rows.
-//! [`project`] fits the columns to those of a sink. [`optimize`] makes a plan ready to run,
-//! [`short_circuit`] its conditions. [`row_test`] holds a condition against rows at hand. What
-//! DataFusion refuses is said in the words of the text ([`blame`]).
+//! ([`checks`], [`variants`], [`recursion`]), makes joins of subqueries ([`lateral`],
+//! [`subqueries`]), and columns of windows of time ([`windows`]); [`grouping_sets`] have no rows
+//! without rows. [`project`] fits the columns to those of a sink. [`optimize`] makes a plan ready
+//! to run, [`short_circuit`] its conditions. [`row_test`] holds a condition against rows at hand.
+//! What DataFusion refuses is said in the words of the text ([`blame`]).
 
 pub mod blame;
 mod checks;
@@ -19,4 +19,5 @@ pub(crate) mod recursion;
 pub mod row_test;
 pub mod short_circuit;
 mod subqueries;
+mod variants;
 pub mod windows;

@@ -14,7 +14,7 @@ use crate::nearest::{listed, nearest};
 use crate::query::prepared::PreparedQuery;
 use crate::query::twins::shown;
 use crate::syntax::cursor::Name;
-use crate::types::spark_type;
+use crate::types::{holds_variant, spark_type};
 
 /// What the sink's side of an INSERT says.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,7 @@ pub struct Target<'a> {
 /// Columns that are missing, too many, unknown or of a type that cannot be stored.
 pub fn project_to_sink(plan: LogicalPlan, target: &Target<'_>) -> Result<LogicalPlan, Diagnostics> {
     refuse_twins(&plan, target)?;
+    refuse_variants(&plan, target)?;
     let Some(declared) = target.declared else { return without_declaration(plan, target) };
     let given: Vec<(Expr, FieldRef)> = columns_of(&plan);
     let sources = if target.by_name {
@@ -71,6 +72,16 @@ fn refuse_twins(plan: &LogicalPlan, target: &Target<'_>) -> Result<(), Diagnosti
         .help(format!("give one another name: ... AS {name}_2"))),
         _ => Ok(()),
     }
+}
+
+/// What a sink stores has the form of its columns, which a VARIANT has not.
+fn refuse_variants(plan: &LogicalPlan, target: &Target<'_>) -> Result<(), Diagnostic> {
+    let mut fields = plan.schema().fields().iter();
+    let Some(field) = fields.find(|field| holds_variant(field.data_type())) else { return Ok(()) };
+    let name = shown(field.name());
+    let at = place_of(target.query, name).unwrap_or(target.sink.span);
+    Err(Diagnostic::at(at, format!("no sink takes the column `{name}`, which has VARIANTs"))
+        .help("write to_json(v) for its JSON, or CAST(v:a AS INT) for a value in it"))
 }
 
 fn columns_of(plan: &LogicalPlan) -> Vec<(Expr, FieldRef)> {

@@ -53,6 +53,8 @@ const GENERATORS: &[&str] = &[
     "inline_outer",
     "json_tuple",
     "stack",
+    "variant_explode",
+    "variant_explode_outer",
 ];
 
 /// The name of a function that makes several rows of one.

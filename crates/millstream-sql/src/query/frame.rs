@@ -4,7 +4,7 @@ use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName};
 
 use super::ast::one_part;
-use crate::types::list_of;
+use crate::types::{is_variant, list_of};
 
 /// A column by name; its type where it is known, to look into structs.
 #[derive(Clone, Debug)]
@@ -215,7 +215,8 @@ fn has_text_keys(data_type: &DataType) -> bool {
 pub(crate) fn known(data_type: DataType) -> Option<DataType> {
     let is_unknown = match &data_type {
         DataType::List(item) => item.data_type().is_null(),
-        other => other.is_null(),
+        // The parts that Arrow's type has are none that a query could name.
+        other => other.is_null() || is_variant(other),
     };
     (!is_unknown).then_some(data_type)
 }

@@ -1,5 +1,5 @@
-//! Functions that make several rows of one: `explode`, `posexplode`, `inline`, `stack`, and their
-//! `_outer` forms; and `json_tuple`, which makes several columns.
+//! Functions that make several rows of one: `explode`, `posexplode`, `inline`, `stack`,
+//! `variant_explode`, and their `_outer` forms; and `json_tuple`, which makes several columns.
 //!
 //! All become DataFusion's `unnest` of an array. Where a generator has several columns the array is
 //! one of structs, unnested once, and each column takes its part: `explode(m) AS (k, v)` becomes
@@ -13,8 +13,9 @@ use datafusion::sql::sqlparser::ast::{
 use super::ast::{arguments, call, function_name, generator_name, quoted_ident, text};
 use super::frame::{Column, Frame};
 use crate::diagnostic::Diagnostic;
+use crate::functions::variants::ENTRIES;
 use crate::syntax::lexer::Lexed;
-use crate::types::spark_type;
+use crate::types::{spark_type, variant};
 
 /// What makes the rows, and the columns that they have.
 struct Generator<'a> {
@@ -131,6 +132,11 @@ fn read<'a>(
             let texts = (0..keys.len()).map(|at| format!("c{at}"));
             texts.map(|name| column(&name, Some(DataType::Utf8))).collect()
         }
+        ("variant_explode", [_]) => vec![
+            column("pos", Some(DataType::Int32)),
+            column("key", Some(DataType::Utf8)),
+            column("value", Some(variant())),
+        ],
         ("stack" | "json_tuple", _) | (_, [] | [_, _, ..]) => {
             let example = match name {
                 "stack" => "stack(2, a, b)",
@@ -279,6 +285,7 @@ fn array(generator: &Generator<'_>) -> Option<Expr> {
         ("explode", _) => of_first("entries_of"),
         ("posexplode", _) => of_first("positions_of"),
         ("inline", _) => Some((*first).clone()),
+        ("variant_explode", _) => of_first(ENTRIES),
         ("json_tuple", _) => {
             let members = generator.args[1..].iter().enumerate().flat_map(|(at, &key)| {
                 let member = call("json_member", vec![(*first).clone(), key.clone()], span);

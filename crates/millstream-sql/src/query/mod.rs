@@ -81,6 +81,7 @@ mod typed_numbers;
 mod units;
 mod using;
 pub mod variables;
+mod variant_paths;
 mod wildcards;
 mod window_calls;
 mod words;

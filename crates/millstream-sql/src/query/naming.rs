@@ -11,7 +11,9 @@ use datafusion::sql::sqlparser::ast::{
 use super::ast::{function_name, generator};
 use super::casts::cast_argument;
 use super::variables::known::FUNCTION_PREFIX;
+use super::variant_paths;
 use super::window_calls::{path_name, window_name};
+use crate::functions::variant_get::GET;
 
 /// The name of a SELECT item's column, as Spark has it; none for a wildcard.
 pub(crate) fn item_name(item: &SelectItem) -> Option<String> {
@@ -35,8 +37,19 @@ pub(crate) fn expr_name(expr: &Expr) -> String {
         {
             expr_name(inner)
         }
+        Expr::JsonAccess { path, .. } => variant_paths::name(path).unwrap_or_else(|| pretty(expr)),
+        // So it does with a part of a VARIANT.
+        Expr::Cast { expr: inner, .. } if part_name(inner).is_some() => expr_name(inner),
         _ if generator(expr).is_some() => "col".into(),
         other => pretty(other),
+    }
+}
+
+/// The name of a part of a VARIANT, `v:a.b`.
+fn part_name(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::JsonAccess { path, .. } => variant_paths::name(path),
+        _ => None,
     }
 }
 
@@ -70,6 +83,14 @@ fn pretty(expr: &Expr) -> String {
         Expr::IsNotNull(inner) => format!("({} IS NOT NULL)", pretty(inner)),
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => {
             format!("CAST({} AS {data_type})", pretty(expr))
+        }
+        Expr::JsonAccess { value, path } => {
+            let steps = variant_paths::written(path).unwrap_or_else(|| path.to_string());
+            let call = format!("{GET}({}, {steps})", pretty(value));
+            match part_name(expr) {
+                Some(name) => format!("{call} AS {name}"),
+                None => call,
+            }
         }
         Expr::RLike { negated, expr, pattern, .. } => {
             let call = format!("RLIKE({}, {})", pretty(expr), pretty(pattern));

@@ -31,7 +31,8 @@ use super::{
     aggregates, blocks, casts, generators, grouping, interval_columns, intervals, lambda_calls,
     lateral, lateral_alias, lateral_values, laterals, like, listagg, operators, outer_aggregates,
     percentiles, result_names, rows, schema_calls, several_generators, sorting, structs,
-    time_literals, twins, units, using, wildcards, window_calls, words, wrong_fields,
+    time_literals, twins, units, using, variant_paths, wildcards, window_calls, words,
+    wrong_fields,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::recursion::levels;
@@ -135,10 +136,8 @@ impl VisitorMut for Rewriter<'_> {
         }
         self.found.0.extend(sorting::by_all(self.lexed, query, &frame, &mut self.scopes).err());
         self.frames.push(frame);
-        let order = query
-            .order_by
-            .as_ref()
-            .map(|order| blocks::check_order(self.lexed, order, &self.frames));
+        let order = query.order_by.as_ref();
+        let order = order.map(|order| blocks::check_order(self.lexed, order, &self.frames));
         self.found.0.extend(order.and_then(Result::err));
         ControlFlow::Continue(())
     }
@@ -412,6 +411,7 @@ impl Rewriter<'_> {
             }
         }
         rows::into_structs(expr);
+        variant_paths::rewrite(self.lexed, expr)?;
         if let (true, Some(joined)) = (self.is_batch, listagg::distinct_in_order(expr)) {
             *expr = joined;
         }

@@ -115,7 +115,7 @@ fn literal(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The text of a schema, written out or as a call of `schema_of_json` or `schema_of_csv` gives it.
+/// The text of a schema, written out or as a call of `schema_of_json` or its like gives it.
 pub(super) fn schema_literal(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Function(function) => {
@@ -151,13 +151,10 @@ fn of_call(frame: &Frame, function: &Function) -> Option<DataType> {
     let unknown = |at: usize| of(at).unwrap_or(DataType::Null);
     Some(match (function_name(function).as_str(), args.as_slice()) {
         ("from_json", [_, schema, ..]) => schema_of(&schema_literal(schema)?).ok()?,
-        ("from_csv", [_, schema, literals @ ..]) => {
+        (name @ ("from_csv" | "from_xml"), [_, schema, literals @ ..]) => {
             let schema = schema_literal(schema).map(ScalarValue::from);
             let literals = literals.iter().map(|literal| any_literal(literal));
-            decoded_type(
-                "from_csv",
-                &[None, schema].into_iter().chain(literals).collect::<Vec<_>>(),
-            )?
+            decoded_type(name, &[None, schema].into_iter().chain(literals).collect::<Vec<_>>())?
         }
         (name @ ("from_avro" | "from_protobuf"), [_, literals @ ..]) => {
             let literals = literals.iter().map(|literal| any_literal(literal));

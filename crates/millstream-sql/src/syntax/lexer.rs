@@ -103,12 +103,20 @@ impl Dialect for SparkDialect {
     fn supports_bitwise_shift_operators(&self) -> bool {
         true
     }
-    /// Shifts bind closer than `&`, `^` and `|`, and less than sums.
+    /// Shifts bind closer than `&`, `^` and `|`, and less than sums; `v:a` as close as `v::INT`.
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
-        let is_shift =
-            matches!(parser.peek_token_ref().token, Token::ShiftLeft | Token::ShiftRight);
-        let sum = self.prec_value(Precedence::PlusMinus);
-        is_shift.then(|| Ok(sum - 1))
+        match parser.peek_token_ref().token {
+            Token::ShiftLeft | Token::ShiftRight => {
+                Some(Ok(self.prec_value(Precedence::PlusMinus) - 1))
+            }
+            Token::Colon => match parser.peek_nth_token_ref(1).token {
+                Token::Word(_) | Token::LBracket => {
+                    Some(Ok(self.prec_value(Precedence::DoubleColon)))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
     }
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         self.guard.parse_prefix(parser)

@@ -12,7 +12,8 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, TimeUnit};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 pub use millstream_records::types::{
-    INTERVAL_FIELDS, TIME_DIGITS, field_type, part_type, quoted, spark_type,
+    INTERVAL_FIELDS, TIME_DIGITS, field_type, holds_variant, is_variant, part_type, quoted,
+    spark_type, variant,
 };
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -50,6 +51,7 @@ const OTHER: &[&str] = &[
     "ARRAY",
     "MAP",
     "STRUCT",
+    "VARIANT",
     "VARCHAR",
     "CHAR",
 ];
@@ -103,6 +105,15 @@ pub fn holds_time(data_type: &DataType) -> bool {
 /// That a column or a parameter cannot have the type TIME.
 pub fn no_time(span: Span) -> Diagnostic {
     Diagnostic::at(span, "the type TIME is not supported here").help(TIME_HELP)
+}
+
+/// What to write where there are no values of the type VARIANT.
+pub const VARIANT_HELP: &str = "VARIANT is for batch queries: keep the JSON as a STRING, and write \
+    parse_json(text) in such a query";
+
+/// That a column or a parameter cannot have the type VARIANT.
+pub fn no_variant(span: Span) -> Diagnostic {
+    Diagnostic::at(span, "the type VARIANT is not supported here").help(VARIANT_HELP)
 }
 
 /// Spark's `TIMESTAMP`.
@@ -196,6 +207,7 @@ pub fn data_type(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
     }
     match upper.as_str() {
         "TIMESTAMP" | "TIMESTAMP_LTZ" => Ok(timestamp()),
+        "VARIANT" => Ok(variant()),
         "DECIMAL" | "DEC" | "NUMERIC" => decimal(cursor),
         "VARCHAR" | "CHAR" => {
             // Spark checks the length when it writes; here the type is a plain string.

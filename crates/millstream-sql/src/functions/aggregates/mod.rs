@@ -20,6 +20,7 @@ mod moments;
 mod moving;
 mod pairs;
 mod sum;
+mod variants;
 mod vectors;
 
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
         moments::AGGREGATES,
         pairs::AGGREGATES,
         sum::AGGREGATES,
+        variants::AGGREGATES,
         vectors::AGGREGATES,
     ];
     let ours = tables.into_iter().flatten().chain(events::aggregates());

@@ -48,6 +48,8 @@ pub const WORDS: &[&str] = &[
     "string",
     "timestamp",
     "tinyint",
+    "variant_explode",
+    "variant_explode_outer",
     "when",
     "zeroifnull",
 ];

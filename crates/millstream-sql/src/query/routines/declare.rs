@@ -225,8 +225,12 @@ fn default(cursor: &mut Cursor<'_>) -> Range<usize> {
 
 fn data_type(cursor: &mut Cursor<'_>) -> Result<Range<usize>, Diagnostic> {
     let (start, here) = (cursor.at, cursor.here());
-    if types::holds_time(&types::data_type(cursor)?) {
+    let of = types::data_type(cursor)?;
+    if types::holds_time(&of) {
         return Err(types::no_time(here));
+    }
+    if types::holds_variant(&of) {
+        return Err(types::no_variant(here));
     }
     let tokens = start..cursor.at;
     let is_bounded = |lexeme: &&Lexeme| lexeme.is_word("VARCHAR") || lexeme.is_word("CHAR");

@@ -39,6 +39,8 @@ const SIGNATURES: &[(&str, Signature)] = &[
     ("posexplode_outer", &[("collection", Missing::Refused)]),
     ("inline", &[("input", Missing::Refused)]),
     ("inline_outer", &[("input", Missing::Refused)]),
+    ("variant_explode", &[("input", Missing::Refused)]),
+    ("variant_explode_outer", &[("input", Missing::Refused)]),
 ];
 
 /// Whether an argument has a name.
