@@ -27,8 +27,13 @@ pub struct Statements {
     /// By the first token of each statement about a function, the functions that are there after
     /// it.
     pub functions: Vec<(usize, Arc<[Arc<Routine>]>)>,
+    /// The functions that were there before it.
+    functions_before: Arc<[Arc<Routine>]>,
     /// The places of flows, and of other statements that write.
     pub flows: Vec<Span>,
+    /// The first token of the functions that were known before. They stand behind the text, so
+    /// that what is wrong with it is found at its own place.
+    known_from: usize,
 }
 
 /// A statement that gives rows or changes the session.
@@ -71,18 +76,36 @@ impl Statements {
     /// # Errors
     /// A token that is none, or a statement that no query tool runs.
     pub fn parse(text: &str) -> Result<Self, Diagnostics> {
+        Self::parse_after(text, &[])
+    }
+
+    /// Reads `text`, which sees functions that were declared before it; `known` are the statements
+    /// that declare them.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_after(text: &str, known: &[String]) -> Result<Self, Diagnostics> {
+        Self::read(text, known).map_err(|found| within(found, text.len()))
+    }
+
+    fn read(text: &str, known: &[String]) -> Result<Self, Diagnostics> {
         limits::check_length(text)?;
-        let lexed = Lexed::new(text)?;
+        let known_from = Lexed::new(text)?.lexemes.len();
+        let declarations: String = known.iter().map(|one| format!("\n;{one}")).collect();
+        let lexed = Lexed::new(&format!("{text}{declarations}"))?;
         limits::check(&lexed).into_result()?;
         let (mut steps, mut views, mut flows) = (Vec::new(), Vec::new(), Vec::new());
-        let mut declarations = Vec::new();
+        let (mut declarations, mut before) = (Vec::new(), Vec::new());
         let mut found = Diagnostics::default();
         for range in ranges(&lexed) {
             let (span, start) = (span_of(&lexed, &range), range.start);
             match statement(&lexed, range) {
                 Ok(Statement::Step(step)) => steps.push(step),
                 Ok(Statement::View(name, query)) => views.push((name, query)),
-                Ok(Statement::Function(declaration)) => declarations.push((start, declaration)),
+                Ok(Statement::Function(declaration)) if start < known_from => {
+                    declarations.push((start, declaration));
+                }
+                Ok(Statement::Function(declaration)) => before.push(declaration),
                 Ok(Statement::Flow) => flows.push(span),
                 Ok(Statement::Declaration) => {}
                 Err(diagnostic) => found.0.push(diagnostic),
@@ -94,12 +117,32 @@ impl Statements {
             let span = lexed.lexemes[*start].span;
             return Err(Diagnostic::at(span, message).help("put them into several texts").into());
         }
-        let (mut functions, mut there) = (Vec::with_capacity(declarations.len()), Vec::new());
+        if before.len() > FUNCTIONS_MAX {
+            let message = format!("more than {FUNCTIONS_MAX} functions of one session");
+            let help = "drop those that are not needed, in a session of its own";
+            return Err(Diagnostic::nowhere(message).help(help).into());
+        }
+        let mut there = Vec::new();
+        for declaration in &before {
+            apply(&mut there, declaration)?;
+        }
+        let functions_before = Arc::from(there.as_slice());
+        let mut functions = Vec::with_capacity(declarations.len());
         for (start, declaration) in declarations {
             apply(&mut there, &declaration)?;
             functions.push((start, Arc::from(there.as_slice())));
         }
-        Ok(Self { lexed, steps, views, functions, flows })
+        Ok(Self { lexed, steps, views, functions, functions_before, flows, known_from })
+    }
+
+    /// The statements that declare the functions which are there after the text.
+    pub fn functions_after(&self) -> Vec<String> {
+        let declaration = |routine: &Arc<Routine>| {
+            let ranges = ranges(&self.lexed);
+            let range = ranges.into_iter().find(|range| range.contains(&routine.body.start))?;
+            Some(self.lexed.text[span_of(&self.lexed, &range).range()].to_owned())
+        };
+        self.functions_at(self.known_from).iter().filter_map(declaration).collect()
     }
 
     /// The functions that a query sees which begins with the token `at`.
@@ -107,7 +150,7 @@ impl Statements {
         let count = self.functions.partition_point(|(start, _)| *start < at);
         match self.functions[..count].last() {
             Some((_, functions)) => functions,
-            None => &[],
+            None => &self.functions_before,
         }
     }
 
@@ -116,10 +159,12 @@ impl Statements {
     pub fn declared_before(&self, at: usize) -> String {
         let declares = |range: &Range<usize>| match statement(&self.lexed, range.clone()) {
             Ok(Statement::View(..)) => true,
-            Ok(Statement::Function(_)) => range.start < at,
+            Ok(Statement::Function(_)) => range.start < at || range.start >= self.known_from,
             _ => false,
         };
-        let ranges = ranges(&self.lexed).into_iter().filter(declares);
+        let (own, known): (Vec<_>, Vec<_>) =
+            ranges(&self.lexed).into_iter().partition(|range| range.start < self.known_from);
+        let ranges = known.into_iter().chain(own).filter(declares);
         let texts = ranges.map(|range| {
             let text = &self.lexed.text[span_of(&self.lexed, &range).range()];
             format!("{text};\n")
@@ -185,6 +230,17 @@ enum Statement {
     Function(Declaration),
     Declaration,
     Flow,
+}
+
+/// What was found, without places behind the first `end` bytes: nobody has written those now.
+fn within(mut found: Diagnostics, end: usize) -> Diagnostics {
+    for diagnostic in &mut found.0 {
+        diagnostic.span = diagnostic.span.filter(|span| span.end <= end);
+        for note in &mut diagnostic.notes {
+            note.span = note.span.filter(|span| span.end <= end);
+        }
+    }
+    found
 }
 
 /// The tokens of each statement, without the semicolons.
@@ -415,6 +471,32 @@ mod tests {
             let declaration = format!("CREATE FUNCTION {known}(a INT) RETURN a");
             assert_eq!(refused(&declaration), format!("`{known}` is a function of Spark's"));
         }
+    }
+
+    #[test]
+    fn a_text_sees_the_functions_that_were_there_before() {
+        let known = |text: &str| Statements::parse(text).expect("it is right").functions_after();
+        let first =
+            known("CREATE FUNCTION f() RETURNS INT RETURN 1; CREATE FUNCTION g() RETURN ';'");
+        assert_eq!(
+            first,
+            ["CREATE FUNCTION f() RETURNS INT RETURN 1", "CREATE FUNCTION g() RETURN ';'",]
+        );
+        let text = "SELECT f() -- a comment\n; DROP FUNCTION f; SELECT g(); \
+                    CREATE OR REPLACE FUNCTION g() RETURN 3";
+        let next = Statements::parse_after(text, &first).expect("it is right");
+        let seen = |step: &Step| match step {
+            Step::Query(query) => next.functions_at(query.start).len(),
+            other => panic!("{other:?} is no query"),
+        };
+        assert_eq!(next.steps.iter().map(seen).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(next.functions_after(), ["CREATE OR REPLACE FUNCTION g() RETURN 3"]);
+        let declared = next.declared_before(text.len());
+        assert_eq!(Statements::parse(&declared).expect("it is right").functions.len(), 4);
+        let twice = Statements::parse_after("CREATE FUNCTION f() RETURN 2", &first);
+        let found = twice.err().expect("there is such a function");
+        assert_eq!(found.0[0].message, "function `f` is declared twice");
+        assert_eq!(found.0[0].notes[0].span, None, "it stands in another text");
     }
 
     #[test]

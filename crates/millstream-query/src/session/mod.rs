@@ -20,7 +20,8 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use millstream_engine::failures::from_datafusion;
 use millstream_engine::plan::scanned_table::scans_in;
-use millstream_sql::functions::{BatchClock, frozen, held};
+use millstream_sql::diagnostic::Diagnostics;
+use millstream_sql::functions::{BatchClock, KeepsDigits, frozen, held};
 use millstream_sql::plan::logical::{blamed, to_logical};
 use millstream_sql::plan::optimize::optimize;
 use millstream_sql::query::prepare::{prepare, prepare_value};
@@ -67,6 +68,8 @@ pub struct QuerySession {
     /// `HOST:PORT` of the coordinator that runs them, if they do not run here.
     coordinator: Option<String>,
     variables: Variables,
+    /// The statements that declare the functions of the texts so far.
+    declared: Vec<String>,
 }
 
 /// Tokens that rows are computed of.
@@ -166,7 +169,8 @@ impl QuerySession {
     pub fn new(catalog: Arc<Catalog>, limits: &Limits, env: Env) -> Result<Self, QueryError> {
         let state = session_state(limits, &BatchClock::default())?;
         let (settings, variables) = (Settings::default(), Variables::default());
-        Ok(Self { env, catalog, state, settings, coordinator: None, variables })
+        let declared = Vec::new();
+        Ok(Self { env, catalog, state, settings, coordinator: None, variables, declared })
     }
 
     /// Has queries run on a cluster from now on, that of the coordinator at `address`.
@@ -230,6 +234,19 @@ impl QuerySession {
         self.variables = other.variables.clone();
     }
 
+    /// Reads a text, which sees the functions that were kept of the texts before it.
+    ///
+    /// # Errors
+    /// As [`Statements::parse`].
+    pub fn read(&self, text: &str) -> Result<Statements, Diagnostics> {
+        Statements::parse_after(text, &self.declared)
+    }
+
+    /// Keeps the functions that are there after a text for those behind it.
+    pub fn keep_functions(&mut self, text: &Statements) {
+        self.declared = text.functions_after();
+    }
+
     /// The tables.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
@@ -276,6 +293,9 @@ impl QuerySession {
         };
         let tables = tables(&names, &prepared).await?;
         let mut state = self.state_with(&tables)?;
+        if !self.settings.digits_give_way {
+            state.config_mut().options_mut().extensions.insert(KeepsDigits);
+        }
         for (at, variable) in variables.iter().enumerate() {
             let value = held(function_of(at), &variable.field, variable.value.clone());
             state.register_udf(value).map_err(from_datafusion)?;

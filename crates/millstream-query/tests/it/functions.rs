@@ -18,6 +18,12 @@ CREATE FUNCTION names(a STRING, b STRING) RETURNS STRING RETURN
     SELECT a || b || names.b || t.b FROM VALUES ('t.b') AS t(b);
 CREATE FUNCTION summed(x ARRAY<INT>) RETURNS INT RETURN aggregate(x, 0, (x, y) -> x + y);
 CREATE FUNCTION twice(x DOUBLE) RETURNS DOUBLE RETURN x + x;
+CREATE FUNCTION around(c2 INT) RETURNS INT RETURN (SELECT (SELECT c2) FROM VALUES (1) AS v(c2));
+CREATE FUNCTION earlier(x INT) RETURNS INT RETURN (SELECT y FROM (SELECT 999 AS x, x + 1 AS y));
+CREATE FUNCTION couple(a INT, b STRING) RETURN STRUCT(a, b);
+CREATE FUNCTION renamed(s STRUCT<p: INT, q: STRING>) RETURNS STRUCT<p: INT, q: STRING> RETURN s;
+CREATE FUNCTION found(x INT) RETURNS TABLE(a INT, n BIGINT)
+    RETURN SELECT c1, COUNT(*) FROM t2 WHERE c1 = x GROUP BY c1;
 ";
 
 /// The rows of a query, as `a,b` each.
@@ -59,6 +65,13 @@ async fn a_call_is_what_its_body_says() {
         ("SELECT it, twice FROM inferred(5, 'x')", &["x,10"]),
         ("SELECT names('p.a ', 'p.b ')", &["p.a t.bp.b t.b"]),
         ("SELECT summed(array(1, 2, 3))", &["6"]),
+        // A column of a query around is one before it is a parameter, and so is an earlier item.
+        ("SELECT around(42), earlier(42)", &["1,1000"]),
+        // The fields are called as the parameters.
+        ("SELECT typeof(couple(1, 'x'))", &["struct<a:int,b:string>"]),
+        ("SELECT renamed(struct(1, 'x')).q", &["x"]),
+        ("SELECT c1, (SELECT MAX(n) FROM found(c1)) AS m FROM t1", &["0,2", "0,2", "1,"]),
+        ("SELECT c1, n FROM t1, LATERAL (SELECT n FROM found(c1))", &["0,2", "0,2"]),
         ("SELECT mask(lowerChar => 'q', upperChar => 'Q', str => 'AbC1')", &["QqQn"]),
         ("SELECT * FROM explode(collection => array(1, 2))", &["1", "2"]),
     ];
@@ -87,6 +100,10 @@ async fn what_could_be_answered_otherwise_is_refused() {
         ("SELECT total(max(c1)) FROM t1".to_owned(), "an aggregate"),
         ("WITH t2 AS (SELECT 0 AS c1, 9 AS c2) SELECT total(0) FROM t2".to_owned(), "WITH hides"),
         ("CREATE FUNCTION f(x INT) RETURN f(x); SELECT f(1)".to_owned(), "calls itself"),
+        (
+            "CREATE FUNCTION f(grouping__id INT) RETURN grouping__id; SELECT f(1)".to_owned(),
+            "is a function",
+        ),
         ("CREATE FUNCTION f(x INT) RETURN c1; SELECT f(1) FROM t1".to_owned(), "no parameter"),
         ("CREATE FUNCTION f(x INT) RETURN sum(x); SELECT f(c1) FROM t1".to_owned(), "`sum`"),
         (format!("SELECT {deep}"), "too large"),

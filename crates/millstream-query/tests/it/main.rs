@@ -7,4 +7,5 @@ mod lake;
 mod local;
 mod remote;
 mod security;
+mod settings_of_spark;
 mod variables;

@@ -27,14 +27,20 @@ async fn lines(planned: PlannedQuery) -> Result<Vec<String>, QueryError> {
 
 /// What the last query of a text gives, after all that stands before it.
 async fn run(session: &mut QuerySession, text: &str) -> Result<Vec<String>, QueryError> {
-    let statements = Statements::parse(text)?;
+    run_statements(session, &Statements::parse(text)?).await
+}
+
+async fn run_statements(
+    session: &mut QuerySession,
+    statements: &Statements,
+) -> Result<Vec<String>, QueryError> {
     let mut found = Vec::new();
     for step in &statements.steps {
         match step {
-            Step::Query(query) => found = lines(session.plan(&statements, query).await?).await?,
-            Step::Variable(statement) => session.change(&statements, statement).await?,
+            Step::Query(query) => found = lines(session.plan(statements, query).await?).await?,
+            Step::Variable(statement) => session.change(statements, statement).await?,
             Step::Immediate(statement) => {
-                if let Some(planned) = session.execute(&statements, statement).await? {
+                if let Some(planned) = session.execute(statements, statement).await? {
                     found = lines(planned).await?;
                 }
             }
@@ -74,6 +80,41 @@ async fn check_refused(cases: &[(&str, &str)]) {
             }
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_function_is_there_for_the_texts_behind_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut session = session(directory.path());
+    let texts: [(&str, &[&str]); 5] = [
+        ("CREATE FUNCTION twice(x INT) RETURNS INT RETURN 2 * x", &[]),
+        ("CREATE FUNCTION row_of(n INT) RETURNS TABLE(i INT) RETURN SELECT n", &[]),
+        ("SELECT twice(i) AS n FROM row_of(3) -- and no semicolon", &["n", "6"]),
+        ("EXECUTE IMMEDIATE 'SELECT twice(4) AS n'", &["n", "8"]),
+        ("SELECT twice(1) AS a; CREATE OR REPLACE FUNCTION twice(x INT) RETURN x", &["a", "2"]),
+    ];
+    for (text, expected) in texts {
+        let read = session.read(text).unwrap_or_else(|found| panic!("{text}: {found}"));
+        let found = run_statements(&mut session, &read).await;
+        let found = found.unwrap_or_else(|error| panic!("{text}: {}", shown(error)));
+        assert_eq!(found, expected, "{text}");
+        session.keep_functions(&read);
+    }
+    let read = session.read("DROP FUNCTION row_of; SELECT twice(5) AS n").expect("both are there");
+    let found = run_statements(&mut session, &read).await.map_err(shown);
+    assert_eq!(found, Ok(vec!["n".to_owned(), "5".to_owned()]));
+    session.keep_functions(&read);
+    let read = session.read(
+        "DECLARE v = 7; CREATE TEMPORARY FUNCTION of_session(x INT) RETURNS INT RETURN x + v; \
+         SELECT of_session(1) AS n",
+    );
+    let read = read.expect("a temporary function sees variables");
+    let found = run_statements(&mut session, &read).await.map_err(shown);
+    assert_eq!(found, Ok(vec!["n".to_owned(), "8".to_owned()]));
+    let read = session.read("SELECT * FROM row_of(1)").expect("it is a query");
+    let refused = run_statements(&mut session, &read).await.map_err(shown);
+    let message = refused.expect_err("the function was dropped");
+    assert!(message.contains("row_of"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -24,7 +24,23 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
     Function::new("array_prepend", &[Param::Array, Any], with_item, |args| added(args, |_| 0)),
     Function::new("array_insert", &[Param::Array, Int, Any], inserted_type, insert),
+    Function::new(ONE_EARLIER, &[Int], |_| Ok(DataType::Int32), one_earlier),
 ];
+
+/// The place for `array_insert` that a place is which is counted from the last element, where it is
+/// below zero, and not from the end.
+pub(crate) const ONE_EARLIER: &str = "one_earlier";
+
+fn one_earlier(args: &Arguments) -> Result<ArrayRef> {
+    let places = args.int(0);
+    args.primitives::<Int32Type>(|row| match places.get(row) {
+        Some(place) if place < 0 => match place.checked_sub(1) {
+            Some(earlier) => Ok(Some(earlier)),
+            None => exec_err!("array_insert: {place} is before the first place of any array"),
+        },
+        place => Ok(place),
+    })
+}
 
 fn item_of(data_type: &DataType) -> Result<DataType> {
     match data_type {

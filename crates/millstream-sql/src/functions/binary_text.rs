@@ -29,8 +29,21 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("try_validate_utf8", &[TextOrBinary], returns_text, |args| {
         validated(args, false)
     }),
+    Function::new(TEXT_OF_BYTES, &[Any], type_of_text, |args| {
+        super::cast::cast(&args.expanded(0)?, &args.returns, true)
+    }),
     Function::new("to_char", &[Any, Text], type_of_char, to_char).aliases(&["to_varchar"]),
 ];
+
+/// Gives a STRING for BINARY, and any other value as it is.
+pub(crate) const TEXT_OF_BYTES: &str = "text_of_bytes";
+
+fn type_of_text(args: &[DataType]) -> Result<DataType> {
+    Ok(match &args[0] {
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => DataType::Utf8,
+        other => other.clone(),
+    })
+}
 
 fn returns_binary(_: &[DataType]) -> Result<DataType> {
     Ok(DataType::Binary)

@@ -1,6 +1,7 @@
 //! `encode` and `decode`: text as bytes in one of the character sets that Spark has.
 //!
-//! What cannot be converted is an error, as in Spark, and never a question mark.
+//! What cannot be converted is an error, as in Spark, and never a question mark; but where a
+//! setting says so, which is then the last argument of a function of its own.
 
 use std::sync::Arc;
 
@@ -14,7 +15,50 @@ use super::define::{Arguments, Function, Param, returns_text, within_column};
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("encode", &[Param::Text, Param::Text], |_| Ok(DataType::Binary), encode),
     Function::new("decode", &[Param::Binary, Param::Text], returns_text, decode),
+    Function::new(
+        ENCODE_WITH,
+        &[Param::Text, Param::Text, Param::Text],
+        |_| Ok(DataType::Binary),
+        encode,
+    ),
+    Function::new(DECODE_WITH, &[Param::Binary, Param::Text, Param::Text], returns_text, decode),
 ];
+
+/// `encode` and `decode` by the rules that the last argument, a constant text, names.
+pub(crate) const ENCODE_WITH: &str = "encode_with";
+pub(crate) const DECODE_WITH: &str = "decode_with";
+/// The rule that there are more character sets.
+pub(crate) const MORE: &str = "more";
+/// The rule that a mark is put in the place of what has no character.
+pub(crate) const MARKS: &str = "marks";
+
+/// The characters of the bytes from 0x80 on that Windows has otherwise than ISO-8859-1.
+const OF_WINDOWS: [char; 32] = [
+    '\u{20AC}', NONE, '\u{201A}', '\u{0192}', '\u{201E}', '\u{2026}', '\u{2020}', '\u{2021}',
+    '\u{02C6}', '\u{2030}', '\u{0160}', '\u{2039}', '\u{0152}', NONE, '\u{017D}', NONE, NONE,
+    '\u{2018}', '\u{2019}', '\u{201C}', '\u{201D}', '\u{2022}', '\u{2013}', '\u{2014}', '\u{02DC}',
+    '\u{2122}', '\u{0161}', '\u{203A}', '\u{0153}', NONE, '\u{017E}', '\u{0178}',
+];
+/// The mark in the place of bytes that are no character.
+const NONE: char = char::REPLACEMENT_CHARACTER;
+
+/// What is done otherwise.
+#[derive(Clone, Copy, Default)]
+struct Rules {
+    has_more: bool,
+    marks: bool,
+}
+
+impl Rules {
+    fn of(args: &Arguments) -> Self {
+        if args.len() < 3 || args.rows == 0 {
+            return Self::default();
+        }
+        let names = args.text(2);
+        let has = |rule: &str| names.get(0).is_some_and(|names| names.contains(rule));
+        Self { has_more: has(MORE), marks: has(MARKS) }
+    }
+}
 
 /// The mark of the order of bytes at the beginning of a text, and the same with its bytes swapped.
 const MARK: u16 = 0xFEFF;
@@ -31,10 +75,15 @@ enum Charset {
     Utf16Big,
     Utf16Little,
     Utf32,
+    /// Only with [`MORE`].
+    Windows1252,
 }
 
 impl Charset {
-    fn named(name: &str) -> Result<Self> {
+    fn named(name: &str, rules: Rules) -> Result<Self> {
+        if rules.has_more && name.eq_ignore_ascii_case("windows-1252") {
+            return Ok(Self::Windows1252);
+        }
         let known = [
             ("UTF-8", Self::Utf8),
             ("US-ASCII", Self::Ascii),
@@ -53,15 +102,72 @@ impl Charset {
         }
     }
 
+    /// The byte of a character; `None` where the set has none for it, or several.
+    fn byte(self, char: char) -> Option<u8> {
+        match self {
+            Self::Ascii => char.is_ascii().then_some(char as u8),
+            Self::Latin1 => u8::try_from(u32::from(char)).ok(),
+            Self::Windows1252 => {
+                let is_meant = |known: &char| *known == char && char != NONE;
+                match OF_WINDOWS.iter().position(is_meant) {
+                    Some(place) => u8::try_from(place + 0x80).ok(),
+                    None => {
+                        let byte = u8::try_from(u32::from(char)).ok();
+                        byte.filter(|byte| !(0x80..0xA0).contains(byte))
+                    }
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// The character of a byte in a set in which each has one at most.
+    fn char(self, byte: u8) -> Option<char> {
+        match (self, byte) {
+            (Self::Ascii, 0x80..) => None,
+            (Self::Ascii | Self::Latin1, _) => Some(char::from(byte)),
+            (Self::Windows1252, 0x80..0xA0) => {
+                Some(OF_WINDOWS[usize::from(byte - 0x80)]).filter(|char| *char != NONE)
+            }
+            (Self::Windows1252, _) => Some(char::from(byte)),
+            _ => None,
+        }
+    }
+
+    /// Whether each character is one byte.
+    fn is_of_bytes(self) -> bool {
+        matches!(self, Self::Ascii | Self::Latin1 | Self::Windows1252)
+    }
+
+    /// Appends the bytes of `text`, with question marks for characters that are not in the set;
+    /// false where the set has all.
+    fn write_marked(self, text: &str, out: &mut Vec<u8>) -> bool {
+        if !self.is_of_bytes() {
+            return self.write(text, out);
+        }
+        out.extend(text.chars().map(|char| self.byte(char).unwrap_or(b'?')));
+        true
+    }
+
+    /// Appends the text that `bytes` are, with marks for those that are no character; false where
+    /// it is not clear how many marks these are.
+    fn read_marked(self, bytes: &[u8], out: &mut String) -> bool {
+        if !self.is_of_bytes() {
+            return self.read(bytes, out);
+        }
+        out.extend(bytes.iter().map(|byte| self.char(*byte).unwrap_or(NONE)));
+        true
+    }
+
     /// Appends the bytes of `text`; false if it has a character that is not in the set.
     fn write(self, text: &str, out: &mut Vec<u8>) -> bool {
         match self {
             Self::Utf8 => out.extend_from_slice(text.as_bytes()),
             Self::Ascii if text.is_ascii() => out.extend_from_slice(text.as_bytes()),
             Self::Ascii => return false,
-            Self::Latin1 => {
+            Self::Latin1 | Self::Windows1252 => {
                 for char in text.chars() {
-                    let Ok(byte) = u8::try_from(u32::from(char)) else { return false };
+                    let Some(byte) = self.byte(char) else { return false };
                     out.push(byte);
                 }
             }
@@ -84,8 +190,11 @@ impl Charset {
         match self {
             Self::Utf8 => std::str::from_utf8(bytes).map(|text| out.push_str(text)).is_ok(),
             Self::Ascii => bytes.is_ascii() && Self::Utf8.read(bytes, out),
-            Self::Latin1 => {
-                out.extend(bytes.iter().map(|byte| char::from(*byte)));
+            Self::Latin1 | Self::Windows1252 => {
+                for byte in bytes {
+                    let Some(char) = self.char(*byte) else { return false };
+                    out.push(char);
+                }
                 true
             }
             Self::Utf16 => match bytes {
@@ -138,7 +247,7 @@ fn malformed<T>(function: &str, charset: &str) -> Result<T> {
 }
 
 fn encode(args: &Arguments) -> Result<ArrayRef> {
-    let (texts, charsets) = (args.text(0), args.text(1));
+    let (texts, charsets, rules) = (args.text(0), args.text(1), Rules::of(args));
     let mut out = BinaryBuilder::new();
     let (mut bytes, mut total) = (Vec::new(), 0);
     for row in 0..args.rows {
@@ -147,7 +256,9 @@ fn encode(args: &Arguments) -> Result<ArrayRef> {
             continue;
         };
         bytes.clear();
-        if !Charset::named(charset)?.write(text, &mut bytes) {
+        let set = Charset::named(charset, rules)?;
+        let write = if rules.marks { Charset::write_marked } else { Charset::write };
+        if !write(set, text, &mut bytes) {
             return malformed("encode", charset);
         }
         within_column(&mut total, bytes.len())?;
@@ -157,12 +268,14 @@ fn encode(args: &Arguments) -> Result<ArrayRef> {
 }
 
 fn decode(args: &Arguments) -> Result<ArrayRef> {
-    let (values, charsets) = (args.binary(0), args.text(1));
+    let (values, charsets, rules) = (args.binary(0), args.text(1), Rules::of(args));
     args.write(|row, out| {
         let (Some(bytes), Some(charset)) = (values.get(row), charsets.get(row)) else {
             return Ok(false);
         };
-        match Charset::named(charset)?.read(bytes, out) {
+        let set = Charset::named(charset, rules)?;
+        let read = if rules.marks { Charset::read_marked } else { Charset::read };
+        match read(set, bytes, out) {
             true => Ok(true),
             false => malformed("decode", charset),
         }
@@ -220,5 +333,25 @@ mod tests {
         assert_eq!(read(Charset::Utf16Big, &[0xD8, 0]), None);
         assert_eq!(read(Charset::Utf32, &[0, 0x11, 0, 0]), None);
         assert_eq!(read(Charset::Ascii, &[0x80]), None);
+    }
+
+    #[test]
+    fn a_setting_has_marks_put_in() {
+        let (mut bytes, mut text) = (Vec::new(), String::new());
+        assert!(Charset::Ascii.write_marked("a\u{1f4a1}ß", &mut bytes));
+        assert!(Charset::Ascii.read_marked(&[0x61, 0xE5, 0x8A], &mut text));
+        assert_eq!((bytes.as_slice(), text.as_str()), (&b"a??"[..], "a\u{FFFD}\u{FFFD}"));
+    }
+
+    #[test]
+    fn windows_has_more_characters_than_latin1() {
+        let (mut bytes, mut text) = (Vec::new(), String::new());
+        assert!(Charset::Windows1252.write("€ß", &mut bytes));
+        assert_eq!(bytes, [0x80, 0xDF]);
+        assert!(Charset::Windows1252.read(&bytes, &mut text));
+        assert_eq!(text, "€ß");
+        assert!(!Charset::Windows1252.read(&[0x81], &mut text));
+        assert!(!Charset::Windows1252.write("\u{80}", &mut bytes));
+        assert!(Charset::named("Windows-1252", Rules::default()).is_err());
     }
 }

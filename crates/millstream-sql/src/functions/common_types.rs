@@ -12,11 +12,13 @@ use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::binary::{comparison_coercion, type_union_resolution};
 use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::coerce_plan_expr_for_schema;
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Union, Values, cast,
+    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, RecursiveQuery, Union, Values,
+    WindowFrameBound, WindowFrameUnits, cast,
 };
 
-use super::decimals::{Operation, decimal_operation, digits_of, type_of, wider};
+use super::decimals::{Manner, Operation, decimal_operation, digits_of, type_of, wider};
 use super::times_of_day::check_common;
 use crate::types::{is_variant, spark_type, timestamp};
 
@@ -166,9 +168,42 @@ pub(super) fn rewritten(expr: Expr, schema: &DFSchema) -> Result<Expr> {
             Ok(Expr::Between(Between { expr: next(), negated, low: next(), high: next() }))
         }
         Expr::Case(case) => Ok(Expr::Case(common_case(case, schema)?)),
+        Expr::Like(mut like) => {
+            if let Some(found) = of(&like.expr).filter(has_text) {
+                like.expr = Box::new(cast_to(*like.expr, &found, &DataType::Utf8)?);
+            }
+            Ok(Expr::Like(like))
+        }
+        Expr::WindowFunction(mut window) => {
+            let order = window.params.order_by.first().and_then(|order| of(&order.expr));
+            let frame = &mut window.params.window_frame;
+            let is_range = frame.units == WindowFrameUnits::Range;
+            if is_range && order.is_some_and(|of| of.is_signed_integer()) {
+                [&mut frame.start_bound, &mut frame.end_bound].into_iter().for_each(whole_bound);
+            }
+            Ok(Expr::WindowFunction(window))
+        }
         Expr::ScalarFunction(function) => call(function, schema),
         other => Ok(other),
     }
+}
+
+/// A number beside whole numbers, which Spark casts to their type: its fraction is left out.
+fn whole_bound(bound: &mut WindowFrameBound) {
+    if let WindowFrameBound::Preceding(ScalarValue::Utf8(Some(digits)))
+    | WindowFrameBound::Following(ScalarValue::Utf8(Some(digits))) = bound
+        && let Some((whole, fraction)) = digits.split_once('.')
+        && !whole.is_empty()
+        && whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit())
+    {
+        *digits = whole.to_owned();
+    }
+}
+
+/// Whether LIKE takes a value of this type as its text.
+fn has_text(of: &DataType) -> bool {
+    let is_time = matches!(of, DataType::Date32 | DataType::Timestamp(..) | DataType::Boolean);
+    of.is_numeric() || is_time
 }
 
 fn binary(
@@ -205,7 +240,7 @@ fn binary(
         (Some(operation), Some([left_exact, right_exact])) => {
             let left = cast_to(left, &types[0], &left_exact)?;
             let right = cast_to(right, &types[1], &right_exact)?;
-            Ok(decimal_operation(left, operation, right, true))
+            Ok(decimal_operation(left, operation, right, Manner::OPERATOR))
         }
         (_, exact) => {
             let common = with_decimals(exact.as_ref().unwrap_or(&types));
@@ -223,7 +258,7 @@ fn binary(
 pub(super) fn planned(left: &Expr, op: Operation, right: &Expr, schema: &DFSchema) -> Option<Expr> {
     let types = [left.get_type(schema).ok()?, right.get_type(schema).ok()?];
     exact_types([left, right], &types)?;
-    Some(decimal_operation(left.clone(), op, right.clone(), true))
+    Some(decimal_operation(left.clone(), op, right.clone(), Manner::OPERATOR))
 }
 
 /// The decimal types of both sides of an operator, where one is a decimal and the other neither a
@@ -338,7 +373,7 @@ fn call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         return null_if(function, schema);
     }
     let operation = Operation::of_function(name);
-    let (Some((operation, strict)), [left, right]) = (operation, function.args.as_slice()) else {
+    let (Some((operation, manner)), [left, right]) = (operation, function.args.as_slice()) else {
         return Ok(Expr::ScalarFunction(function));
     };
     let types = [left.get_type(schema)?, right.get_type(schema)?];
@@ -354,7 +389,7 @@ fn call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     };
     let left = cast_to(left.clone(), &types[0], &left_exact)?;
     let right = cast_to(right.clone(), &types[1], &right_exact)?;
-    Ok(decimal_operation(left, operation, right, strict))
+    Ok(decimal_operation(left, operation, right, manner))
 }
 
 /// `nvl2(a, b, c)` is `CASE WHEN a IS NOT NULL THEN b ELSE c END`.
@@ -408,6 +443,27 @@ pub(super) fn of_values(values: Values) -> Result<LogicalPlan> {
         }
     }
     LogicalPlanBuilder::values(rows)?.build()
+}
+
+/// Casts the whole numbers of the part of a query that reads itself to the wider types of its first
+/// part. They were cast when it was planned, but for those that had this type only as long as
+/// every number in the text was a BIGINT.
+pub(super) fn of_recursive(query: RecursiveQuery) -> Result<LogicalPlan> {
+    let pairs = query.static_term.schema().fields().iter();
+    let mut pairs = pairs.zip(query.recursive_term.schema().fields());
+    let is_narrower = |first: &DataType, rest: &DataType| {
+        first.is_signed_integer()
+            && rest.is_signed_integer()
+            && rest.primitive_width() < first.primitive_width()
+    };
+    if !pairs.any(|(first, rest)| is_narrower(first.data_type(), rest.data_type())) {
+        return Ok(LogicalPlan::RecursiveQuery(query));
+    }
+    let RecursiveQuery { name, static_term, recursive_term, is_distinct, .. } = query;
+    let rest = recursive_term.as_ref().clone();
+    let rest = coerce_plan_expr_for_schema(rest, static_term.schema())?;
+    RecursiveQuery::try_new(name, static_term, Arc::new(rest), is_distinct)
+        .map(LogicalPlan::RecursiveQuery)
 }
 
 /// Casts the columns of a UNION to their common types where decimals are among them.

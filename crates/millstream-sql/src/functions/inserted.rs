@@ -46,8 +46,8 @@ impl Inserted {
             ("checked_subtract", None) => checked(argument(), Operator::Minus, argument()),
             ("checked_multiply", None) => checked(argument(), Operator::Multiply, argument()),
             (name, None) => {
-                let (operation, strict) = Operation::of_function(name)?;
-                decimal_operation(argument(), operation, argument(), strict)
+                let (operation, manner) = Operation::of_function(name)?;
+                decimal_operation(argument(), operation, argument(), manner)
             }
         };
         match call {
@@ -78,6 +78,9 @@ mod tests {
             "try_multiply",
             "try_divide",
             "try_mod",
+            "kept_decimal_multiply",
+            "kept_decimal_pmod",
+            "kept_try_divide",
         ];
         let named = names.map(|name| Inserted { name: name.to_owned(), to: None });
         let casts = ["spark_cast", "spark_try_cast"];

@@ -7,14 +7,14 @@
 
 mod aggregates;
 mod argument_rules;
-mod arrays;
+pub(crate) mod arrays;
 mod bases;
-mod binary_text;
+pub(crate) mod binary_text;
 mod buckets;
 mod bytes;
 mod cast;
 mod cast_rules;
-mod charsets;
+pub(crate) mod charsets;
 mod clock;
 mod coerced;
 pub(crate) mod collections;
@@ -91,6 +91,7 @@ use datafusion::optimizer::Analyzer;
 use datafusion_spark::planner::SparkFunctionPlanner;
 
 pub use clock::{BatchClock, frozen};
+pub use decimals::KeepsDigits;
 pub use held::held;
 pub use inserted::Inserted;
 pub(crate) use listed::LISTED;

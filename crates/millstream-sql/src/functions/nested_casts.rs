@@ -1,4 +1,5 @@
-//! Casts of arrays, maps and structs whose parts are cast as Spark does it: fields by their places.
+//! Casts of arrays, maps and structs whose parts are cast as Spark does it: fields by their places,
+//! whatever they are called before.
 
 use std::sync::Arc;
 
@@ -22,7 +23,10 @@ pub(super) fn casts(from: &DataType, to: &DataType, is_sparks: IsSparks) -> bool
             let mut pairs = from.iter().zip(to);
             from.len() == to.len()
                 && !is_another_order(from, to)
-                && pairs.any(|(from, to)| is_sparks(from.data_type(), to.data_type()))
+                && pairs.any(|(from, to)| {
+                    !from.name().eq_ignore_ascii_case(to.name())
+                        || is_sparks(from.data_type(), to.data_type())
+                })
         }
         _ => false,
     }

@@ -1,5 +1,6 @@
 //! Functions of doubles that differ from DataFusion's at their edges: a logarithm of what has none
-//! is NULL, a root of what has none is NaN, `log(x)` is the natural one.
+//! is NULL, a root of what has none is NaN, `log(x)` is the natural one. Natural logarithms and
+//! powers of e are those of Java's library.
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use super::common_types::{check_intervals, compared};
 use super::define::{Arguments, Function, Param, returns_boolean, returns_double, returns_long};
 use super::interval_text::MICROSECONDS;
 use crate::types::spark_type;
+use crate::values::java_math;
 
 use Param::{Any, Double, Int};
 
@@ -28,7 +30,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     of_double!("sqrt", |value| Some(value.sqrt())),
     of_double!("cbrt", |value| Some(value.cbrt())),
     of_double!("rint", |value| Some(value.round_ties_even())),
-    of_double!("ln", |value| logarithm(value, f64::ln)),
+    of_double!("ln", |value| logarithm(value, java_math::ln)),
+    of_double!("exp", |value| Some(java_math::exp(value))),
+    of_double!("cosh", |value| Some(java_math::cosh(value))),
     of_double!("log2", |value| logarithm(value, f64::log2)),
     of_double!("log10", |value| logarithm(value, f64::log10)),
     of_double!("log1p", |value| (value > -1.0 || value.is_nan()).then(|| value.ln_1p())),
@@ -127,13 +131,13 @@ fn logarithm(value: f64, of: fn(f64) -> f64) -> Option<f64> {
 fn log(args: &Arguments) -> Result<ArrayRef> {
     let first = args.primitive::<Float64Type>(0);
     if args.len() == 1 {
-        return each(args, |value| logarithm(value, f64::ln));
+        return each(args, |value| logarithm(value, java_math::ln));
     }
     let second = args.primitive::<Float64Type>(1);
     args.primitives::<Float64Type>(|row| {
         let sides = first.get(row).zip(second.get(row));
         let logarithms = sides.and_then(|(base, value)| {
-            Some((logarithm(base, f64::ln)?, logarithm(value, f64::ln)?))
+            Some((logarithm(base, java_math::ln)?, logarithm(value, java_math::ln)?))
         });
         Ok(logarithms.map(|(base, value)| value / base))
     })

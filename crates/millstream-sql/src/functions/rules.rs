@@ -18,7 +18,8 @@ use super::cast::{cast_expr, is_spark_cast};
 use super::failing::can_fail;
 use super::operators::checked;
 use super::{
-    argument_rules, cast_rules, common_types, interval_casts, interval_literals, set_operations,
+    argument_rules, cast_rules, common_types, decimals, interval_casts, interval_literals,
+    set_operations,
 };
 use crate::types::INTERVAL_FIELDS;
 
@@ -33,7 +34,7 @@ impl AnalyzerRule for SparkLiterals {
         "spark_literals"
     }
 
-    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+    fn analyze(&self, plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
         let narrowed = plan.transform_up_with_subqueries(|plan| match plan {
             // DataFusion requires a BIGINT as the count of a LIMIT.
             LogicalPlan::Limit(_) => rewrite(plan, |expr, _| Ok(Transformed::no(expr))),
@@ -45,11 +46,13 @@ impl AnalyzerRule for SparkLiterals {
                 let plan = rewrite(plan, |expr, schema| {
                     let literal = interval_literals::literal(literal(expr)?)?;
                     let taken = argument_rules::taken(literal, schema)?;
-                    common_types::rewritten(taken, schema).map(Transformed::yes)
+                    let exact = common_types::rewritten(taken, schema)?;
+                    Ok(Transformed::yes(decimals::as_wanted(exact, options)))
                 })?;
                 plan.map_data(|plan| match plan {
                     LogicalPlan::Values(values) => common_types::of_values(values),
                     LogicalPlan::Join(join) => set_operations::with_meaning(join),
+                    LogicalPlan::RecursiveQuery(query) => common_types::of_recursive(query),
                     plan => Ok(plan),
                 })
             }

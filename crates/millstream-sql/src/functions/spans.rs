@@ -11,6 +11,7 @@ use arrow::compute::cast as arrow_cast;
 use arrow::datatypes::{
     DataType, Date32Type, DurationMicrosecondType, DurationSecondType, IntervalUnit, TimeUnit,
 };
+use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::{DFSchema, Result, ScalarValue, exec_err};
 use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
 use datafusion::logical_expr::planner::RawBinaryExpr;
@@ -18,9 +19,9 @@ use datafusion::logical_expr::{Expr, ExprSchemable, Operator, ScalarUDF, cast, l
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::define::{Arguments, Function, Param, returns_date};
-use super::interval_casts;
 use super::interval_text::{self, MICROSECONDS};
-use crate::types::timestamp;
+use super::{interval_casts, interval_literals};
+use crate::types::{INTERVAL_FIELDS, timestamp};
 use crate::values::calendar::{DAY_US, SECOND_US};
 
 pub(super) const DATE_DIFFERENCE: &str = "date_difference";
@@ -80,6 +81,9 @@ pub(super) fn planned(
     if let Some(text) = moved_text(&expr, &left, &right) {
         return Planned::Done(text);
     }
+    if let Some(null) = with_null(&expr, &left, &right, schema) {
+        return Planned::Done(null);
+    }
     let (expr, left, right) = with_times_of_text(expr, left, right);
     let call = |function: &Arc<ScalarUDF>, args| {
         Planned::Done(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args)))
@@ -118,6 +122,37 @@ pub(super) fn planned(
         b = as_microseconds(b, &right);
     }
     Planned::Original(RawBinaryExpr { op, left: a, right: b })
+}
+
+/// What NULL added to a date, a time or an INTERVAL gives, or taken off an INTERVAL: NULL of the
+/// type that the sum has.
+fn with_null(
+    expr: &RawBinaryExpr,
+    left: &DataType,
+    right: &DataType,
+    schema: &DFSchema,
+) -> Option<Expr> {
+    let is_sum = matches!(expr.op, BinaryOperator::Plus);
+    if !is_sum && !matches!(expr.op, BinaryOperator::Minus) {
+        return None;
+    }
+    let (other, of) = match (left.is_null(), right.is_null()) {
+        (false, true) => (&expr.left, left),
+        (true, false) => (&expr.right, right),
+        _ => return None,
+    };
+    match of {
+        DataType::Date32 | DataType::Timestamp(_, Some(_)) if is_sum => {
+            Some(Expr::Literal(ScalarValue::try_from(timestamp()).ok()?, None))
+        }
+        DataType::Duration(_) | DataType::Interval(IntervalUnit::YearMonth) => {
+            let (_, field) = other.to_field(schema).ok()?;
+            let fields = field.metadata().get(INTERVAL_FIELDS)?;
+            let metadata = FieldMetadata::from(interval_literals::metadata(fields));
+            Some(Expr::Literal(ScalarValue::try_from(of).ok()?, Some(metadata)))
+        }
+        _ => None,
+    }
 }
 
 /// The text of a time, and an INTERVAL of days or less that is added to it or taken off: the result

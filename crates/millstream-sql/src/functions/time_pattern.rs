@@ -374,7 +374,8 @@ fn read_field<'a>(
         }
         'X' | 'x' | 'Z' | 'z' | 'V' | 'O' => {
             let end = text.find(|char: char| !is_of_zone(char)).unwrap_or(text.len());
-            fields.zone = Some(text[..end].to_owned()).filter(|zone| !zone.is_empty());
+            fields.zone =
+                Some(zone_named(letter, &text[..end]).to_owned()).filter(|zone| !zone.is_empty());
             fields.zone.as_ref()?;
             return Some(&text[end..]);
         }
@@ -415,6 +416,15 @@ fn read_field<'a>(
         }
     }
     Some(rest)
+}
+
+/// The zone that a name means, as Java reads it: for `z` one with summer time has a short name.
+fn zone_named(letter: char, name: &str) -> &str {
+    match (letter, name) {
+        ('z', "CST") => "America/Chicago",
+        ('z', "PST") => "America/Los_Angeles",
+        (_, name) => name,
+    }
 }
 
 fn is_of_zone(char: char) -> bool {

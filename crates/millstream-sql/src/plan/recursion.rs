@@ -147,6 +147,9 @@ fn widens(from: &DataType, to: &DataType) -> bool {
     match (whole(from), whole(to)) {
         (Some(from), Some(to)) => from <= to,
         (Some(_), None) => *to == DataType::Float64,
+        _ if from.is_string() => {
+            to.is_string() || matches!(to, DataType::Date32 | DataType::Timestamp(..))
+        }
         _ if matches!((from, to), (DataType::Float32, DataType::Float64)) => true,
         // Whether elements may be NULL is no part of a type in SQL.
         _ => from.is_null() || spark_type(from) == spark_type(to),

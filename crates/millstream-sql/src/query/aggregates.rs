@@ -6,13 +6,14 @@
 //! - `approx_count_distinct`, `regr_count` and `grouping_id` give a BIGINT, `grouping` a TINYINT.
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, CaseWhen, DuplicateTreatment, Expr, Function, FunctionArgumentClause,
-    FunctionArguments, NullTreatment, Spanned, Value, ValueWithSpan,
-    helpers::attached_token::AttachedToken,
+    self, BinaryOperator, CaseWhen, DuplicateTreatment, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, NullTreatment, Spanned, Value,
+    ValueWithSpan, helpers::attached_token::AttachedToken,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
-use super::ast::{arguments, binary, call, cast, function_name, text};
+use super::ast::{arguments, binary, call, cast, function_name, one_part, qualified, text};
+use super::frame::{Column, Frame};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
 
@@ -79,6 +80,31 @@ pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
         _ => {}
     }
     Ok(())
+}
+
+/// `count(t.*, u.*)` as a count of all these columns: of rows in which none is NULL. That of one
+/// table means this where it is `alone` allowed to; else Spark takes it for an oversight.
+pub(crate) fn columns_of_tables(frame: &Frame, function: &mut Function, alone: bool) {
+    if function_name(function) != "count" {
+        return;
+    }
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    if list.args.len() < 2 && !alone {
+        return;
+    }
+    let columns = |arg: &FunctionArg| {
+        let FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name)) = arg else {
+            return None;
+        };
+        let relation = frame.relation(&one_part(name)?)?;
+        let (table, columns) = (relation.name.as_ref()?, relation.columns.as_ref()?);
+        let column = |column: &Column| {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(qualified(table, &column.name)))
+        };
+        Some(columns.iter().map(column).collect::<Vec<_>>())
+    };
+    let args = std::mem::take(&mut list.args).into_iter();
+    list.args = args.flat_map(|arg| columns(&arg).unwrap_or_else(|| vec![arg])).collect();
 }
 
 fn has_no_arguments(function: &Function) -> bool {

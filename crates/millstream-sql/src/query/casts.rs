@@ -84,10 +84,14 @@ pub(super) fn is_bare_column(frame: Option<&Frame>, function: &Function) -> bool
     frame.is_some_and(|frame| frame.resolve(std::slice::from_ref(name)).is_some())
 }
 
-/// `+x` as a call, except before a number.
-pub(crate) fn positive(expr: Expr) -> Expr {
+/// `+x` as a call, except before a number, and `-'1'` as that of a DOUBLE.
+pub(crate) fn signed(expr: Expr) -> Expr {
     let span = expr.span();
     match expr {
+        Expr::UnaryOp { op: op @ UnaryOperator::Minus, expr: text } if is_text(&text) => {
+            let number = cast(*text, ast::DataType::Double(ast::ExactNumberInfo::None));
+            Expr::UnaryOp { op, expr: Box::new(number) }
+        }
         Expr::UnaryOp { op: UnaryOperator::Plus, expr: value } if !is_number(&value) => {
             call("positive", vec![*value], span)
         }
@@ -123,6 +127,16 @@ fn keep(cell: &mut Expr) {
     if NUMBERS.contains(&name) {
         let span = cell.span();
         take(cell, |cast| call("positive", vec![cast], span));
+    }
+}
+
+fn is_text(expr: &Expr) -> bool {
+    use Value::{DoubleQuotedString, SingleQuotedString};
+    match expr {
+        Expr::Value(literal) => {
+            matches!(literal.value, SingleQuotedString(_) | DoubleQuotedString(_))
+        }
+        _ => false,
     }
 }
 

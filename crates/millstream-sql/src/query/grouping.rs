@@ -4,11 +4,11 @@
 //! (...)` the sets alone. Numbers and aliases in a set become what they stand for.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, GroupByExpr, GroupByWithModifier, Ident, Select, SelectItem,
-    Spanned, Value, ValueWithSpan,
+    BinaryOperator, DataType, Expr, Function, GroupByExpr, GroupByWithModifier, Ident, Select,
+    SelectItem, Spanned, Value, ValueWithSpan,
 };
 
-use super::ast::{arguments, binary, call, function_name, item_expr};
+use super::ast::{arguments, binary, call, cast, function_name, item_expr};
 use super::frame::Frame;
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
@@ -180,9 +180,17 @@ fn joined(parts: &[Vec<Expr>]) -> Vec<Expr> {
 }
 
 /// What a query block with several sets groups by, in the order of the text; `None` for other
-/// blocks.
+/// blocks. Of several empty sets Spark knows no `grouping_id` but in the SELECT list, so that they
+/// count as others do.
 pub(crate) fn columns(select: &Select) -> Option<Vec<Expr>> {
     let GroupByExpr::Expressions(groups, modifiers) = &select.group_by else { return None };
+    let are_several_empty = |expr: &Expr| match expr {
+        Expr::GroupingSets(sets) => sets.len() > 1 && sets.iter().all(Vec::is_empty),
+        _ => false,
+    };
+    if groups.iter().any(are_several_empty) {
+        return None;
+    }
     let is_set =
         |expr: &Expr| matches!(expr, Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_));
     if modifiers.is_empty() && !groups.iter().any(is_set) {
@@ -222,9 +230,23 @@ pub(crate) fn check_call(
 
 /// `grouping__id` is a name of `grouping_id()`, unless something else is called so.
 pub(crate) fn named_id(frame: &Frame, expr: &mut Expr) {
-    let Expr::Identifier(name) = expr else { return };
-    if is_id(frame, name) {
+    if let Expr::Identifier(name) = expr
+        && is_id(frame, name)
+    {
         *expr = call("grouping_id", Vec::new(), name.span);
+    }
+    id_of_all_rows(frame, expr);
+}
+
+/// `grouping_id()` of the empty set alone is 0; without columns there is no such function.
+fn id_of_all_rows(frame: &Frame, expr: &mut Expr) {
+    let Expr::Function(function) = &*expr else { return };
+    let is_of_no_columns = frame.grouping.as_ref().is_some_and(Vec::is_empty);
+    let is_plain = function.over.is_none() && arguments(function).next().is_none();
+    if is_of_no_columns && is_plain && function_name(function) == "grouping_id" {
+        let span = function.name.0[0].span();
+        let zero = Value::Number("0".to_owned(), false).with_span(span);
+        *expr = cast(Expr::Value(zero), DataType::BigInt(None));
     }
 }
 

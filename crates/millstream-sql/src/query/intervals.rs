@@ -82,13 +82,34 @@ pub(crate) fn frame_of_window(window: &mut NamedWindowDefinition) {
 fn frame_of(spec: &mut WindowSpec) {
     let Some(WindowFrame { start_bound, end_bound, .. }) = &mut spec.window_frame else { return };
     for bound in std::iter::once(start_bound).chain(end_bound) {
-        if let WindowFrameBound::Preceding(Some(of)) | WindowFrameBound::Following(Some(of)) = bound
-            && let Expr::Interval(interval) = of.as_mut()
-            && let Ok(found) = read(interval, false)
-        {
+        let (WindowFrameBound::Preceding(Some(of)) | WindowFrameBound::Following(Some(of))) = bound
+        else {
+            continue;
+        };
+        let Expr::Interval(interval) = of.as_mut() else { continue };
+        if let Ok(found) = read(interval, false) {
             **of = Expr::Interval(in_frame(&found));
+        } else if let Some(number) = boundless(interval) {
+            **of = number;
         }
     }
+}
+
+/// A text in a frame that is read as an interval, and says that there is no end or no number.
+fn boundless(interval: &Interval) -> Option<Expr> {
+    let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(word), span }) =
+        interval.value.as_ref()
+    else {
+        return None;
+    };
+    let number = match word.trim().to_lowercase().as_str() {
+        "inf" | "infinity" => "inf",
+        "nan" => "NaN",
+        _ => return None,
+    };
+    let is_alone = interval.leading_field.is_none() && interval.last_field.is_none();
+    let number = Value::Number(number.to_owned(), false).with_span(*span);
+    is_alone.then_some(Expr::Value(number))
 }
 
 fn in_frame(found: &IntervalLiteral) -> Interval {

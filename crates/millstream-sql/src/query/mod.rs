@@ -46,6 +46,7 @@ mod lateral;
 mod lateral_alias;
 mod lateral_values;
 mod laterals;
+mod legacy;
 mod like;
 mod listagg;
 mod naming;

@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{
     UnaryOperator, Value, ValueWithSpan, helpers::attached_token::AttachedToken,
 };
 
-use super::ast::{arguments, binary, call, cast, function_name, text};
+use super::ast::{any, arguments, binary, call, cast, function_name, take, text};
 use super::casts::as_int;
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::{Lexed, UNSIGNED_SHIFT};
@@ -47,13 +47,14 @@ pub(crate) fn rounded(expr: Expr) -> Expr {
 }
 
 /// `if(condition, then, else)` as a CASE.
-pub(crate) fn conditional(expr: Expr) -> Expr {
+fn conditional(expr: Expr) -> Expr {
     let Expr::Function(function) = &expr else { return expr };
     let args: Vec<&Expr> = arguments(function).collect();
     let [condition, result, otherwise] = args.as_slice() else { return expr };
     case((*condition).clone(), (*result).clone(), (*otherwise).clone())
 }
 
+/// `CASE WHEN condition THEN result ELSE otherwise END`
 fn case(condition: Expr, result: Expr, otherwise: Expr) -> Expr {
     Expr::Case {
         case_token: AttachedToken::empty(),
@@ -64,6 +65,53 @@ fn case(condition: Expr, result: Expr, otherwise: Expr) -> Expr {
     }
 }
 
+/// Calls that DataFusion has other words for. `is_batch` is false where plans have to stay what
+/// checkpoints know of them.
+pub(crate) fn in_other_words(
+    lexed: &Lexed,
+    expr: &mut Expr,
+    is_batch: bool,
+) -> Result<(), Diagnostic> {
+    let Expr::Function(function) = &*expr else { return Ok(()) };
+    if function_name(function) == "if" && function.over.is_none() {
+        take(expr, conditional);
+    } else if let Some(case) = decoded(lexed, function)? {
+        *expr = case;
+    } else if let Some(case) = number_or_other(function).filter(|_| is_batch) {
+        *expr = case;
+    } else {
+        take(expr, with_constant);
+    }
+    Ok(())
+}
+
+/// `nanvl(value, other)` as a CASE that computes the other value where it is needed alone. The call
+/// stays in it for the type. A value that is itself computed by a call or a query would be there
+/// three times, and those within it as often again.
+fn number_or_other(function: &Function) -> Option<Expr> {
+    let args: Vec<&Expr> = arguments(function).collect();
+    let ([value, other], "nanvl") = (args.as_slice(), function_name(function).as_str()) else {
+        return None;
+    };
+    let is_costly = |part: &Expr| {
+        matches!(
+            part,
+            Expr::Function(_)
+                | Expr::Subquery(_)
+                | Expr::InSubquery { .. }
+                | Expr::Exists { .. }
+                | Expr::Nested(_)
+        )
+    };
+    if any(value, is_costly) || function.over.is_some() {
+        return None;
+    }
+    let span = function.name.span();
+    let is_none = call("isnan", vec![nested(value)], span);
+    let chosen = call("nanvl", vec![nested(value), (*other).clone()], span);
+    Some(case(is_none, chosen, nested(value)))
+}
+
 /// How large what `decode` compares becomes at most when it is written out for each comparison.
 const DECODED_BYTES_MAX: usize = 1 << 20;
 
@@ -71,7 +119,7 @@ const DECODED_BYTES_MAX: usize = 1 << 20;
 ///
 /// # Errors
 /// The value would be written out too often: it is there once for each comparison.
-pub(crate) fn decoded(lexed: &Lexed, function: &Function) -> Result<Option<Expr>, Diagnostic> {
+fn decoded(lexed: &Lexed, function: &Function) -> Result<Option<Expr>, Diagnostic> {
     let args: Vec<&Expr> = arguments(function).collect();
     let [value, rest @ ..] = args.as_slice() else { return Ok(None) };
     if function_name(function) != "decode" || rest.len() < 2 {
@@ -118,7 +166,7 @@ fn is_null(expr: &Expr) -> bool {
 }
 
 /// Calls that are another one with a constant: `zeroifnull(x)` is `coalesce(x, 0)`.
-pub(crate) fn with_constant(expr: Expr) -> Expr {
+fn with_constant(expr: Expr) -> Expr {
     let Expr::Function(function) = &expr else { return expr };
     let span = function.name.span();
     let args: Vec<&Expr> = arguments(function).collect();

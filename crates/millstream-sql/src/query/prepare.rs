@@ -22,7 +22,7 @@ use super::routines::expand::expand;
 use super::routines::template::{self, Contents};
 use super::streams::SubqueryWatermark;
 use super::variables::{bind, names};
-use super::{refusals, relations, rewrite, stateless};
+use super::{legacy, refusals, relations, rewrite, stateless};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -54,6 +54,8 @@ pub fn prepare(
     let named = names::named(lexed, catalog.variables());
     let lexed = named.as_ref().unwrap_or(lexed);
     catalog.settings().check_text(lexed)?;
+    let earlier = legacy::read(catalog.settings(), lexed);
+    let lexed = earlier.as_ref().unwrap_or(lexed);
     let Read { query, reads, subquery_watermarks, orders } =
         read(lexed, parse(lexed, ranges)?, catalog)?;
     let statement = Statement::Query(Box::new(query));
@@ -74,6 +76,8 @@ pub fn prepare_value(
     let named = names::named(lexed, catalog.variables());
     let lexed = named.as_ref().unwrap_or(lexed);
     catalog.settings().check_text(lexed)?;
+    let earlier = legacy::read(catalog.settings(), lexed);
+    let lexed = earlier.as_ref().unwrap_or(lexed);
     let parsed = value(lexed, tokens)?;
     let Read { query, reads, subquery_watermarks, orders } = read(lexed, parsed, catalog)?;
     let statement = Statement::Query(Box::new(query));

@@ -21,17 +21,15 @@ use super::ast::{
 use super::casts::as_int;
 use super::frame::{Frame, Resolved};
 use super::naming::expr_name;
-use super::operators::{
-    KEEPS_TYPES, conditional, decoded, rlike, rounded, trimmed_last, with_constant,
-};
+use super::operators::{KEEPS_TYPES, rlike, rounded, trimmed_last};
 use super::prepared::{ReadMode, TableRead};
 use super::scope::Scopes;
 use super::settings::Settings;
 use super::{
     aggregates, blocks, casts, generators, grouping, interval_columns, intervals, lambda_calls,
-    lateral, lateral_alias, lateral_values, laterals, like, listagg, operators, outer_aggregates,
-    percentiles, result_names, rows, schema_calls, several_generators, sorting, structs,
-    time_literals, twins, units, using, variant_paths, wildcards, window_calls, words,
+    lateral, lateral_alias, lateral_values, laterals, legacy, like, listagg, operators,
+    outer_aggregates, percentiles, result_names, rows, schema_calls, several_generators, sorting,
+    structs, time_literals, twins, units, using, variant_paths, wildcards, window_calls, words,
     wrong_fields,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
@@ -245,6 +243,10 @@ impl VisitorMut for Rewriter<'_> {
             });
             self.parameters.push(names.collect());
             as_int(&mut lambda.body);
+            // The checkpoints of streams know such rows by other names.
+            if self.is_batch {
+                self.found.0.extend(structs::of_row(self.lexed, &mut lambda.body).err());
+            }
         }
         if let Err(diagnostic) = self.expression(expr) {
             self.found.0.push(diagnostic);
@@ -403,9 +405,12 @@ impl Rewriter<'_> {
     fn expression(&mut self, expr: &mut Expr) -> Result<(), Diagnostic> {
         if let Some(frame) = self.frames.last() {
             window_calls::put_in(self.lexed, frame, expr)?;
+            legacy::rewrite(self.settings, expr);
             grouping::named_id(frame, expr);
             window_calls::fields_of_values(self.lexed, expr)?;
             if let Expr::Function(function) = expr {
+                let is_alone = self.settings.counts_columns_of_one_table;
+                aggregates::columns_of_tables(frame, function, is_alone);
                 grouping::check_call(self.lexed, frame, function)?;
                 blocks::named_window(self.lexed, function)?;
             }
@@ -417,7 +422,7 @@ impl Rewriter<'_> {
         }
         aggregates::rewrite(self.lexed, expr)?;
         intervals::rewrite(self.lexed, expr, self.is_batch)?;
-        time_literals::rewrite(self.lexed, expr)?;
+        time_literals::rewrite(self.lexed, expr, self.is_batch)?;
         lambda_calls::rewrite(self.lexed, expr)?;
         like::rewrite(self.lexed, expr, self.is_batch)?;
         percentiles::rewrite(self.lexed, expr, self.is_batch)?;
@@ -443,7 +448,9 @@ impl Rewriter<'_> {
                 else_result.iter_mut().for_each(|result| as_int(result));
             }
             Expr::RLike { .. } => take(expr, rlike),
-            Expr::UnaryOp { op: UnaryOperator::Plus, .. } => take(expr, casts::positive),
+            Expr::UnaryOp { op: UnaryOperator::Plus | UnaryOperator::Minus, .. } => {
+                take(expr, casts::signed);
+            }
             Expr::Ceil { field: CeilFloorKind::Scale(_), .. }
             | Expr::Floor { field: CeilFloorKind::Scale(_), .. } => take(expr, rounded),
             Expr::Struct { values, fields } if fields.is_empty() => {
@@ -458,13 +465,7 @@ impl Rewriter<'_> {
             }
             Expr::Function(function) => {
                 self.call(function)?;
-                if function_name(function) == "if" && function.over.is_none() {
-                    take(expr, conditional);
-                } else if let Some(case) = decoded(self.lexed, function)? {
-                    *expr = case;
-                } else {
-                    take(expr, with_constant);
-                }
+                operators::in_other_words(self.lexed, expr, self.is_batch)?;
             }
             _ => {}
         }

@@ -1,7 +1,8 @@
 //! Settings of Spark's that change what a query means, and of which both values are known here.
 //!
-//! They are of one query: whoever runs several can give each its own. Where a value makes Spark
-//! refuse a text, so does it here; none changes what a text that is still read computes.
+//! They are of one query: whoever runs several can give each its own. A value makes Spark refuse a
+//! text, and so it does here, or keeps what an earlier version of Spark did ([`super::legacy`]).
+//! Flows have the defaults, so none of this is in a plan over a stream.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, GroupByWithModifier, Ident, Select, SelectItem, Spanned,
@@ -20,11 +21,49 @@ pub struct Settings {
     pub group_by_aliases: bool,
     /// `spark.sql.parser.singleCharacterPipeOperator.enabled`: `|` can begin a step, as `|>` does.
     pub bar_begins_step: bool,
+    /// `spark.sql.decimalOperations.allowPrecisionLoss`: a DECIMAL of too many digits gives up some
+    /// behind its point.
+    pub digits_give_way: bool,
+    /// `spark.sql.function.concatBinaryAsString`: BINARY joined to BINARY is a STRING.
+    pub joins_bytes_as_text: bool,
+    /// `spark.sql.function.eltOutputAsString`: `elt` of BINARY gives a STRING.
+    pub picks_bytes_as_text: bool,
+    /// `spark.sql.legacy.allowParameterlessCount`: `count()` is 0.
+    pub counts_nothing: bool,
+    /// `spark.sql.legacy.allowStarWithSingleTableIdentifierInCount`: `count(t.*)` counts the rows
+    /// in which no column is NULL.
+    pub counts_columns_of_one_table: bool,
+    /// `spark.sql.legacy.bangEqualsNot`: `!` is NOT in predicates, too, as in `a ! IN (1, 2)`.
+    pub bang_is_not: bool,
+    /// `spark.sql.legacy.codingErrorAction`: `encode` and `decode` put a mark in the place of what
+    /// has no character.
+    pub marks_characters: bool,
+    /// `spark.sql.legacy.consecutiveStringLiterals.enabled`: two quotation marks within a text end
+    /// it and begin another one.
+    pub doubled_quotes_join: bool,
+    /// `spark.sql.legacy.javaCharsets`: `encode` and `decode` have more character sets.
+    pub has_more_charsets: bool,
+    /// `spark.sql.legacy.negativeIndexInArrayInsert`: `array_insert` at -1 is before the last
+    /// element.
+    pub inserts_before_last: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { group_by_aliases: true, bar_begins_step: true }
+        Self {
+            group_by_aliases: true,
+            bar_begins_step: true,
+            digits_give_way: true,
+            joins_bytes_as_text: false,
+            picks_bytes_as_text: false,
+            counts_nothing: false,
+            counts_columns_of_one_table: false,
+            bang_is_not: false,
+            marks_characters: false,
+            doubled_quotes_join: false,
+            has_more_charsets: false,
+            inserts_before_last: false,
+        }
     }
 }
 
@@ -32,17 +71,33 @@ impl Settings {
     /// Gives the setting called `key` a value, and says whether it can have it; `None` where `key`
     /// is none of these.
     pub fn set(&mut self, key: &str, value: &str) -> Option<bool> {
-        let setting = match key {
-            "spark.sql.groupByAliases" => &mut self.group_by_aliases,
-            "spark.sql.parser.singleCharacterPipeOperator.enabled" => &mut self.bar_begins_step,
-            _ => return None,
-        };
+        let setting = self.named(key)?;
         match value.trim().trim_matches(['\'', '"']).to_ascii_lowercase().as_str() {
             "true" => *setting = true,
             "false" => *setting = false,
             _ => return Some(false),
         }
         Some(true)
+    }
+
+    /// The setting called `key`.
+    fn named(&mut self, key: &str) -> Option<&mut bool> {
+        const COUNT_OF_TABLE: &str = "spark.sql.legacy.allowStarWithSingleTableIdentifierInCount";
+        Some(match key {
+            "spark.sql.groupByAliases" => &mut self.group_by_aliases,
+            "spark.sql.parser.singleCharacterPipeOperator.enabled" => &mut self.bar_begins_step,
+            "spark.sql.decimalOperations.allowPrecisionLoss" => &mut self.digits_give_way,
+            "spark.sql.function.concatBinaryAsString" => &mut self.joins_bytes_as_text,
+            "spark.sql.function.eltOutputAsString" => &mut self.picks_bytes_as_text,
+            "spark.sql.legacy.allowParameterlessCount" => &mut self.counts_nothing,
+            COUNT_OF_TABLE => &mut self.counts_columns_of_one_table,
+            "spark.sql.legacy.bangEqualsNot" => &mut self.bang_is_not,
+            "spark.sql.legacy.codingErrorAction" => &mut self.marks_characters,
+            "spark.sql.legacy.consecutiveStringLiterals.enabled" => &mut self.doubled_quotes_join,
+            "spark.sql.legacy.javaCharsets" => &mut self.has_more_charsets,
+            "spark.sql.legacy.negativeIndexInArrayInsert" => &mut self.inserts_before_last,
+            _ => return None,
+        })
     }
 
     /// Refuses a `|` that would begin a step. The views of a text are read as its queries are.

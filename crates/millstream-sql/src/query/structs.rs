@@ -26,6 +26,15 @@ pub(super) fn named_struct(
     Ok(call("named_struct", args, first))
 }
 
+/// Makes a row `(a, b + 1)` that is a function's body a struct with Spark's field names.
+pub(super) fn of_row(lexed: &Lexed, body: &mut Expr) -> Result<(), Diagnostic> {
+    if let Expr::Tuple(values) = body {
+        let values = std::mem::take(values);
+        *body = named_struct(lexed, None, values)?;
+    }
+    Ok(())
+}
+
 /// Names and values in turn.
 fn named(
     frame: Option<&Frame>,

@@ -3,11 +3,11 @@
 //! And `range(...)` has one column, which is called `id`.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, SelectItem, TableAlias,
-    TableAliasColumnDef, TableFactor,
+    DataType, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, SelectItem,
+    TableAlias, TableAliasColumnDef, TableFactor,
 };
 
-use super::ast::{call, generator, plain_alias};
+use super::ast::{call, cast, generator, plain_alias, take};
 use super::rows::query_of;
 
 /// Gives a function in FROM the form in which it is planned.
@@ -60,5 +60,15 @@ fn range(name: &mut ObjectName, args: &mut Vec<FunctionArg>, alias: &mut Option<
     *written = Ident { value: "range".to_owned(), quote_style: None, span: written.span };
     if args.len() == RANGE_ARGUMENTS + 1 {
         args.truncate(RANGE_ARGUMENTS);
+    }
+    args.iter_mut().for_each(whole);
+}
+
+/// Spark takes a DECIMAL as a BIGINT here.
+fn whole(arg: &mut FunctionArg) {
+    if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg
+        && let Expr::Cast { data_type: DataType::Decimal(_) | DataType::Numeric(_), .. } = expr
+    {
+        take(expr, |decimal| cast(decimal, DataType::BigInt(None)));
     }
 }

@@ -90,7 +90,7 @@ pub const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
 
 /// Why there is no more of TIME, and what to write instead.
 pub const TIME_HELP: &str = "Spark 4.2 has the type TIME for literals and for schemas of \
-    from_json alone (UNSUPPORTED_TIME_TYPE); use a TIMESTAMP, a STRING or an INTERVAL";
+    from_json and from_csv alone (UNSUPPORTED_TIME_TYPE); use a TIMESTAMP, a STRING or an INTERVAL";
 
 /// Whether a value of the type has a TIME in it. What has no values of this type asks.
 pub fn holds_time(data_type: &DataType) -> bool {

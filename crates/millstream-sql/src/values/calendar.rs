@@ -71,7 +71,7 @@ pub(crate) fn months_later(days: i32, months: i32) -> Option<i32> {
 pub(crate) fn parse_date(text: &str) -> Option<i32> {
     let text = text.trim();
     let mut reader = DigitReader::new(text);
-    let days = reader.date()?;
+    let days = reader.date(7)?;
     let is_whole = || text[1..reader.at].bytes().filter(|byte| *byte == b'-').count() == 2;
     match reader.peek() {
         None => Some(days),
@@ -111,7 +111,7 @@ pub(crate) fn parse_timestamp_without_zone(text: &str) -> Option<i64> {
 fn parse_local(text: &str) -> Option<(i64, &str)> {
     let text = text.trim();
     let mut reader = DigitReader::new(text);
-    let days = reader.date()?;
+    let days = reader.date(6)?;
     let mut time = 0;
     match reader.peek() {
         None => {}
@@ -233,7 +233,8 @@ impl<'a> DigitReader<'a> {
         follows
     }
 
-    fn date(&mut self) -> Option<i32> {
+    /// A date whose year has 4 to `year_digits_max` digits: 7 in Spark's dates, 6 in its times.
+    fn date(&mut self, year_digits_max: usize) -> Option<i32> {
         let negative = match self.peek() {
             Some(b'-') => {
                 self.at += 1;
@@ -245,7 +246,7 @@ impl<'a> DigitReader<'a> {
             }
             _ => false,
         };
-        let year = i64::from(self.number(4, 6)?);
+        let year = i64::from(self.number(4, year_digits_max)?);
         let month = if self.follows(b'-') { self.number(1, 2)? } else { 1 };
         let day = if self.follows(b'-') { self.number(1, 2)? } else { 1 };
         days_of(if negative { -year } else { year }, month, day)

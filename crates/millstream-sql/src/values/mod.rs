@@ -3,6 +3,7 @@
 pub(crate) mod calendar;
 pub mod interval;
 pub(crate) mod interval_literal;
+pub(crate) mod java_math;
 pub(crate) mod java_text;
 pub(crate) mod json_text;
 pub(crate) mod time_of_day;

@@ -191,6 +191,8 @@ struct Desk<'a> {
     session: QuerySession,
     format: Format,
     is_timed: bool,
+    /// Texts follow one another.
+    is_shell: bool,
 }
 
 impl<'a> Desk<'a> {
@@ -210,7 +212,8 @@ impl<'a> Desk<'a> {
             let security = security.map_err(|error| Refused::Wrong(error.to_string()))?;
             session.run_on(coordinator, &security);
         }
-        Ok(Self { app, session, format, is_timed: arguments.timing })
+        let is_shell = arguments.query.is_none();
+        Ok(Self { app, session, format, is_timed: arguments.timing, is_shell })
     }
 
     async fn run_text(
@@ -218,27 +221,33 @@ impl<'a> Desk<'a> {
         file: &PipelineFile,
         settings: &[(String, String)],
     ) -> Result<(), Refused> {
-        let statements = read(&file.name, &file.text)?;
+        let statements = self.session.read(&file.text);
+        let statements =
+            statements.map_err(|found| Refused::diagnosed(&found, &file.name, &file.text))?;
         let checked = statements.check_writes_nothing();
         checked.map_err(|found| Refused::diagnosed(&found, &file.name, &file.text))?;
         declare(&self.session, file, &statements, settings)?;
-        let has_names = !statements.views.is_empty() || !statements.functions.is_empty();
+        let has_functions = !statements.functions.is_empty();
+        let has_names = !statements.views.is_empty() || (has_functions && !self.is_shell);
         if statements.steps.is_empty() && has_names {
             let problem = "a view or a function is known in the text that it stands in: write the \
                            query behind it, or WITH name AS (...) SELECT ...";
             return Err(Refused::Wrong(problem.to_owned()));
         }
-        if statements.steps.is_empty() && statements.declarations().trim().is_empty() {
+        let declares = has_functions || !statements.declarations().trim().is_empty();
+        if statements.steps.is_empty() && !declares {
             let problem = format!("{} has no query: write SELECT ...", file.name);
             return Err(Refused::Wrong(problem));
         }
         for step in &statements.steps {
             let done = self.step(step, &statements).await;
             done.map_err(|error| match error {
-                StepError::Query(error) => Refused::of(error, &file.name, &file.text),
+                // The body of a function of an earlier text stands behind this one.
+                StepError::Query(error) => Refused::of(error, &file.name, &statements.lexed.text),
                 StepError::Refused(refused) => refused,
             })?;
         }
+        self.session.keep_functions(&statements);
         Ok(())
     }
 

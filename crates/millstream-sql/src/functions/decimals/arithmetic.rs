@@ -20,26 +20,35 @@ use datafusion::logical_expr::{
 use super::super::define::{Arguments, call};
 use super::casts::cast_decimal;
 use super::narrow::Narrow;
-use super::types::{Digits, Operation, digits_of, of_operation, type_of};
+use super::types::{Digits, KEPT, Manner, Operation, digits_of, kept, of_operation, type_of};
 use super::unscaled::{fits, power_of_ten, rescaled, written};
 
-/// `left operation right` for decimals; null instead of an error unless `strict`.
+/// `left operation right` for decimals.
 pub(in crate::functions) fn decimal_operation(
     left: Expr,
     operation: Operation,
     right: Expr,
-    strict: bool,
+    manner: Manner,
 ) -> Expr {
     let signature = Signature::any(2, Volatility::Immutable);
-    let udf = Arc::new(ScalarUDF::from(DecimalOperation { operation, strict, signature }));
+    let udf = Arc::new(ScalarUDF::from(DecimalOperation { operation, manner, signature }));
     Expr::ScalarFunction(ScalarFunction::new_udf(udf, vec![left, right]))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(in crate::functions) struct DecimalOperation {
     operation: Operation,
-    strict: bool,
+    manner: Manner,
     signature: Signature,
+}
+
+impl DecimalOperation {
+    /// The same of `args`, with a result in which no digits give way.
+    pub(super) fn kept(&self, args: Vec<Expr>) -> Option<Expr> {
+        let [left, right] = <[Expr; 2]>::try_from(args).ok()?;
+        let manner = Manner { gives_way: false, ..self.manner };
+        Some(decimal_operation(left, self.operation, right, manner))
+    }
 }
 
 fn both_digits(types: &[DataType]) -> Result<[Digits; 2]> {
@@ -58,15 +67,20 @@ fn both_digits(types: &[DataType]) -> Result<[Digits; 2]> {
 
 impl ScalarUDFImpl for DecimalOperation {
     fn name(&self) -> &str {
-        match (self.operation, self.strict) {
-            (Operation::Add, true) => "decimal_add",
-            (Operation::Subtract, true) => "decimal_subtract",
-            (Operation::Multiply, true) => "decimal_multiply",
-            (Operation::Divide, true) => "decimal_divide",
-            (Operation::Remainder, true) => "decimal_remainder",
-            (Operation::PositiveRemainder, _) => "decimal_pmod",
-            (operation, false) => operation.remedy(),
-        }
+        let kept = match (self.operation, self.manner.strict) {
+            (Operation::Add, true) => "kept_decimal_add",
+            (Operation::Subtract, true) => "kept_decimal_subtract",
+            (Operation::Multiply, true) => "kept_decimal_multiply",
+            (Operation::Divide, true) => "kept_decimal_divide",
+            (Operation::Remainder, true) => "kept_decimal_remainder",
+            (Operation::PositiveRemainder, _) => "kept_decimal_pmod",
+            (Operation::Add, false) => "kept_try_add",
+            (Operation::Subtract, false) => "kept_try_subtract",
+            (Operation::Multiply, false) => "kept_try_multiply",
+            (Operation::Divide, false) => "kept_try_divide",
+            (Operation::Remainder, false) => "kept_try_mod",
+        };
+        if self.manner.gives_way { &kept[KEPT.len()..] } else { kept }
     }
 
     fn display_name(&self, args: &[Expr]) -> Result<String> {
@@ -84,7 +98,8 @@ impl ScalarUDFImpl for DecimalOperation {
 
     fn return_type(&self, args: &[DataType]) -> Result<DataType> {
         let [left, right] = both_digits(args)?;
-        Ok(type_of(of_operation(self.operation, left, right)))
+        let digits = if self.manner.gives_way { of_operation } else { kept };
+        Ok(type_of(digits(self.operation, left, right)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -184,7 +199,7 @@ impl DecimalOperation {
     }
 
     fn failed(&self, message: impl FnOnce() -> String) -> Result<Option<i128>> {
-        if self.strict {
+        if self.manner.strict {
             exec_err!("{}; use {} to get NULL instead", message(), self.operation.remedy())
         } else {
             Ok(None)
@@ -353,6 +368,18 @@ mod tests {
             assert_eq!(Some(value), expected, "{operation:?} {operands:?} {digits:?} {result:?}");
         }
         assert!(found > 80_000, "only {found} results were found in 128 bits");
+    }
+
+    /// As in Spark's own test of the setting.
+    #[test]
+    fn digits_that_are_kept_are_those_of_spark() {
+        use Operation::{Divide, Multiply};
+        assert_eq!(kept(Multiply, (3, 1), (2, 1)), (6, 2));
+        assert_eq!(kept(Multiply, (20, 18), (19, 18)), (38, 36));
+        assert_eq!(kept(Multiply, (38, 18), (2, 0)), (38, 18));
+        assert_eq!(kept(Divide, (38, 18), (2, 0)), (38, 19));
+        assert_eq!(kept(Divide, (38, 3), (2, 1)), (38, 3));
+        assert_eq!(kept(Divide, (38, 6), (3, 1)), (38, 7));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod arithmetic;
 mod casts;
+mod keeping;
 mod narrow;
 mod rounding;
 mod types;
@@ -14,7 +15,9 @@ mod whole_division;
 
 pub(super) use arithmetic::{DecimalOperation, decimal_operation};
 pub(super) use casts::{cast_decimal, casts as casts_decimals};
+pub use keeping::KeepsDigits;
+pub(super) use keeping::as_wanted;
 pub(super) use rounding::functions as rounding_functions;
-pub(super) use types::{Operation, digits_of, type_of, wider};
+pub(super) use types::{Manner, Operation, digits_of, type_of, wider};
 pub(super) use unscaled::rounded_text;
 pub(super) use whole_division::whole_division;

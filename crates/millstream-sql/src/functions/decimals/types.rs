@@ -1,5 +1,5 @@
-//! Precision and scale of results of decimals, by Spark's rules
-//! (`spark.sql.decimalOperations.allowPrecisionLoss`, which is on by default).
+//! Precision and scale of results of decimals, by Spark's rules, of which there are two sets:
+//! `spark.sql.decimalOperations.allowPrecisionLoss`, which is on by default, says which.
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
 use datafusion::logical_expr::Operator;
@@ -16,15 +16,37 @@ pub(in crate::functions) enum Operation {
     PositiveRemainder,
 }
 
+/// How an operation is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::functions) struct Manner {
+    /// It fails on overflow instead of giving NULL.
+    pub(in crate::functions) strict: bool,
+    /// Where a result has too many digits, some after the point give way.
+    pub(in crate::functions) gives_way: bool,
+}
+
+impl Manner {
+    /// That of an operator in a text.
+    pub(in crate::functions) const OPERATOR: Self = Self { strict: true, gives_way: true };
+}
+
+/// How the names of functions begin in whose results no digits give way.
+pub(super) const KEPT: &str = "kept_";
+
 impl Operation {
     /// Whether a right side of zero has no result.
     pub(super) fn divides(self) -> bool {
         !matches!(self, Self::Add | Self::Subtract | Self::Multiply)
     }
 
-    /// The operation of a function of decimals, and whether it fails on overflow instead of giving
-    /// NULL.
-    pub(in crate::functions) fn of_function(name: &str) -> Option<(Self, bool)> {
+    /// The operation of a function of decimals, and how it does it.
+    pub(in crate::functions) fn of_function(name: &str) -> Option<(Self, Manner)> {
+        let plain = name.strip_prefix(KEPT);
+        let (operation, strict) = Self::of_plain(plain.unwrap_or(name))?;
+        Some((operation, Manner { strict, gives_way: plain.is_none() }))
+    }
+
+    fn of_plain(name: &str) -> Option<(Self, bool)> {
         Some(match name {
             "decimal_add" => (Self::Add, true),
             "decimal_subtract" => (Self::Subtract, true),
@@ -44,7 +66,7 @@ impl Operation {
     /// The operator that the function `name` was planned for, if any.
     pub(in crate::functions) fn planned_early(self, name: &str) -> Option<Operator> {
         match self {
-            _ if !name.starts_with("decimal_") => None,
+            _ if !name.trim_start_matches(KEPT).starts_with("decimal_") => None,
             Self::Add => Some(Operator::Plus),
             Self::Subtract => Some(Operator::Minus),
             Self::Multiply => Some(Operator::Multiply),
@@ -102,6 +124,32 @@ fn adjusted(precision: i32, scale: i32) -> Digits {
 /// Precision and scale bounded each by itself.
 pub(super) fn bounded(precision: i32, scale: i32) -> Digits {
     decimal(precision.min(PRECISION_MAX), scale.min(PRECISION_MAX))
+}
+
+/// The digits of `left operation right` where none after the point give way to those before it.
+pub(super) fn kept(operation: Operation, left: Digits, right: Digits) -> Digits {
+    let [(p1, s1), (p2, s2)] = [left, right].map(|(p, s)| (i32::from(p), i32::from(s)));
+    match operation {
+        Operation::Add | Operation::Subtract => {
+            let scale = s1.max(s2);
+            bounded((p1 - s1).max(p2 - s2) + scale + 1, scale)
+        }
+        Operation::Multiply => bounded(p1 + p2 + 1, s1 + s2),
+        Operation::Divide => {
+            let whole = PRECISION_MAX.min(p1 - s1 + s2);
+            let scale = PRECISION_MAX.min(SCALE_KEPT.max(s1 + p2 + 1));
+            // Both sides of the point give up half of what is too much.
+            let beyond = whole + scale - PRECISION_MAX;
+            if beyond > 0 {
+                return decimal(PRECISION_MAX, scale - (beyond / 2 + 1));
+            }
+            bounded(whole + scale, scale)
+        }
+        Operation::Remainder | Operation::PositiveRemainder => {
+            let scale = s1.max(s2);
+            bounded((p1 - s1).min(p2 - s2) + scale, scale)
+        }
+    }
 }
 
 /// The digits of `left operation right`.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use arrow::array::builder::StringBuilder;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, StructArray};
 use arrow::datatypes::{
-    DataType, Date32Type, FieldRef, Fields, TimeUnit, TimestampMicrosecondType,
+    DataType, Date32Type, FieldRef, Fields, Time64MicrosecondType, TimeUnit,
+    TimestampMicrosecondType,
 };
 use datafusion::common::{
     Result, exec_datafusion_err, exec_err, internal_err, plan_datafusion_err, plan_err,
@@ -238,6 +239,12 @@ impl ToCsv {
                 let days = column.as_primitive::<Date32Type>().iter();
                 written(pattern, days.map(|days| Some(i64::from(days?) * DAY_US)))
             }
+            (DataType::Time64(_), CsvOptions { times: Some(pattern), .. }) => {
+                written(pattern, column.as_primitive::<Time64MicrosecondType>().iter())
+            }
+            (DataType::Binary, _) => {
+                column.as_binary::<i32>().iter().map(|bytes| bytes.map(bytes_in_brackets)).collect()
+            }
             (DataType::Timestamp(_, Some(_)), CsvOptions { timestamps: Some(pattern), .. })
             | (DataType::Timestamp(_, None), CsvOptions { local_times: Some(pattern), .. }) => {
                 written(pattern, column.as_primitive::<TimestampMicrosecondType>().iter())
@@ -256,13 +263,20 @@ fn written(pattern: &TimePattern, times: impl Iterator<Item = Option<i64>>) -> S
     times.map(text).collect()
 }
 
-/// Whether values of a type are written as in Spark: how it writes nested values, intervals and
-/// bytes depends on settings.
+/// Bytes in Spark's default form of them.
+fn bytes_in_brackets(bytes: &[u8]) -> String {
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+    format!("[{}]", digits.join(" "))
+}
+
+/// Whether values of a type are written as in Spark: how it writes nested values and intervals
+/// depends on settings.
 fn is_written(data_type: &DataType) -> bool {
     match data_type {
         DataType::Timestamp(unit, _) => *unit == TimeUnit::Microsecond,
         DataType::Null | DataType::Utf8 | DataType::Boolean | DataType::Date32 => true,
-        DataType::Decimal128(..) => true,
+        DataType::Binary | DataType::Decimal128(..) => true,
+        DataType::Time64(unit) => *unit == TimeUnit::Microsecond,
         other => other.is_signed_integer() || other.is_floating(),
     }
 }

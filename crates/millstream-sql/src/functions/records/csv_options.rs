@@ -8,9 +8,12 @@ use super::prepared::Literals;
 use crate::csv::{Dialect, WriteRules};
 
 const KNOWN: &str = "sep, quote, escape, nullValue, mode, columnNameOfCorruptRecord, nanValue, \
-                     positiveInf, negativeInf, dateFormat, timestampFormat and, for to_csv, \
-                     timestampNTZFormat, emptyValue, ignoreLeadingWhiteSpace and \
+                     positiveInf, negativeInf, dateFormat, timeFormat, timestampFormat and, for \
+                     to_csv, timestampNTZFormat, emptyValue, ignoreLeadingWhiteSpace and \
                      ignoreTrailingWhiteSpace";
+
+/// The letters of what a TIME does not have.
+const NOT_OF_TIME: &str = "yMLEQqDdGXxZzVO";
 
 /// What the options of a call say. As in Spark, those of reading are no mistake where something is
 /// written.
@@ -25,6 +28,7 @@ pub(super) struct CsvOptions {
     pub minus_infinity: String,
     /// The forms of dates and times; `None` for those of casts.
     pub dates: Option<TimePattern>,
+    pub times: Option<TimePattern>,
     pub timestamps: Option<TimePattern>,
     pub local_times: Option<TimePattern>,
 }
@@ -43,6 +47,7 @@ impl CsvOptions {
             infinity: "Inf".to_owned(),
             minus_infinity: "-Inf".to_owned(),
             dates: None,
+            times: None,
             timestamps: None,
             local_times: None,
         };
@@ -62,6 +67,7 @@ impl CsvOptions {
                 "positiveinf" => parsed.infinity = value,
                 "negativeinf" => parsed.minus_infinity = value,
                 "dateformat" => parsed.dates = Some(pattern(function, &name, &value)?),
+                "timeformat" => parsed.times = Some(pattern_of_time(function, &name, &value)?),
                 "timestampformat" => parsed.timestamps = Some(pattern(function, &name, &value)?),
                 _ if parsed.set_dialect(function, &name, &value)? => {}
                 _ if !reads && parsed.set_rule(function, &name, &value)? => {}
@@ -103,6 +109,14 @@ impl CsvOptions {
 
 fn pattern(function: &str, name: &str, value: &str) -> Result<TimePattern> {
     TimePattern::parse(value).map_err(|error| plan_datafusion_err!("{function}: {name}: {error}"))
+}
+
+fn pattern_of_time(function: &str, name: &str, value: &str) -> Result<TimePattern> {
+    let found = pattern(function, name, value)?;
+    match found.first_of(NOT_OF_TIME) {
+        Some(letter) => plan_err!("{function}: {name} has {letter}, which a TIME has nothing for"),
+        None => Ok(found),
+    }
 }
 
 fn boolean(function: &str, name: &str, value: &str) -> Result<bool> {

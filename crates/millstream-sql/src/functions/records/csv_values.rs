@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BooleanArray, PrimitiveArray, StringArray};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type,
-    Int16Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType,
+    Int16Type, Int32Type, Int64Type, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
 };
 use datafusion::common::{Result, internal_err, plan_err};
 
@@ -17,6 +17,7 @@ use super::csv_options::CsvOptions;
 use crate::json::parse_decimal;
 use crate::types::spark_type;
 use crate::values::calendar::{DAY_US, parse_date, parse_timestamp, parse_timestamp_without_zone};
+use crate::values::time_of_day::parse_time;
 
 /// Refuses what no text of a record becomes.
 pub(super) fn check(name: &str, data_type: &DataType) -> Result<()> {
@@ -31,6 +32,7 @@ pub(super) fn check(name: &str, data_type: &DataType) -> Result<()> {
         | DataType::Float64
         | DataType::Decimal128(..)
         | DataType::Date32
+        | DataType::Time64(TimeUnit::Microsecond)
         | DataType::Timestamp(TimeUnit::Microsecond, _) => Ok(()),
         other => plan_err!(
             "from_csv: {name} is {}, which no value of a record becomes; read a STRING, and \
@@ -69,6 +71,9 @@ pub(super) fn typed(
             read::<Decimal128Type>(texts, data_type, decimal)
         }
         DataType::Date32 => read::<Date32Type>(texts, data_type, |text| date(options, text)),
+        DataType::Time64(TimeUnit::Microsecond) => {
+            read::<Time64MicrosecondType>(texts, data_type, |text| time_of_day(options, text))
+        }
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
             read::<TimestampMicrosecondType>(texts, data_type, |text| match zone {
                 Some(_) => timestamp(options, text),
@@ -121,6 +126,14 @@ pub(super) fn date(options: &CsvOptions, text: &str) -> Option<i32> {
     match &options.dates {
         Some(pattern) => i32::try_from(pattern.read_clock(text)?.div_euclid(DAY_US)).ok(),
         None => parse_date(text),
+    }
+}
+
+/// Microseconds since midnight.
+fn time_of_day(options: &CsvOptions, text: &str) -> Option<i64> {
+    match &options.times {
+        Some(pattern) => pattern.read(text),
+        None => parse_time(text),
     }
 }
 

@@ -24,6 +24,15 @@ pub(super) struct Reads {
     pub(super) first: Option<Ident>,
 }
 
+/// The table whose columns the names in an argument can be.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) table: Option<Ident>,
+    /// It is one of a query around, so that a name can as well be a column further out: its
+    /// columns get the table's name only where they need it.
+    pub(super) is_around: bool,
+}
+
 impl Reads {
     pub(super) fn of(from: &[TableWithJoins]) -> Self {
         let joined = from.iter().flat_map(|tables| {
@@ -50,13 +59,13 @@ fn relation_name(relation: &TableFactor) -> Option<Ident> {
     }
 }
 
-/// Makes an argument one that can stand anywhere in a template. `relation` is what the query that
-/// calls reads, if that is one table.
+/// Makes an argument one that can stand anywhere in a template. `seen` is the table that it is
+/// computed of, if that is one.
 pub(super) fn free(
     lexed: &Lexed,
     argument: &mut Expr,
     template: &Template,
-    relation: Option<&Ident>,
+    seen: &Seen,
     at: &Ident,
 ) -> Result<(), Diagnostic> {
     let contents = Contents::of(argument);
@@ -65,7 +74,7 @@ pub(super) fn free(
         let message = format!("{what} as an argument of `{}`, which has queries in it", at.value);
         return Err(refused(lexed, at, message, "compute it in a subquery in FROM"));
     }
-    let mut free = Free { lexed, template, relation, queries: 0, lambdas: Vec::new(), found: None };
+    let mut free = Free { lexed, template, seen, queries: 0, lambdas: Vec::new(), found: None };
     let _: ControlFlow<()> = VisitMut::visit(argument, &mut free);
     free.found.map_or(Ok(()), Err)
 }
@@ -77,7 +86,7 @@ fn refused(lexed: &Lexed, at: &Ident, message: String, help: &str) -> Diagnostic
 struct Free<'a> {
     lexed: &'a Lexed,
     template: &'a Template,
-    relation: Option<&'a Ident>,
+    seen: &'a Seen,
     /// In how many queries of the argument the visit is.
     queries: usize,
     lambdas: Vec<Vec<String>>,
@@ -113,11 +122,11 @@ impl VisitorMut for Free<'_> {
         if self.lambdas.iter().flatten().any(|name| *name == lower) || is_reserved(&lower) {
             return ControlFlow::Continue(());
         }
-        let qualified = self.qualified(parts.clone());
-        let lower = qualified[0].value.to_lowercase();
-        let is_taken = self.template.hidden.contains(&lower)
-            || (self.template.is_open && qualified.len() == 1);
-        if is_taken {
+        let qualified = match self.seen.is_around && !self.is_taken(&parts) {
+            true => parts.clone(),
+            false => self.qualified(parts.clone()),
+        };
+        if self.is_taken(&qualified) {
             let message = format!(
                 "`{}` in this argument would be something else in the function's query",
                 qualified[0].value
@@ -141,9 +150,15 @@ impl VisitorMut for Free<'_> {
 }
 
 impl Free<'_> {
+    /// Whether a name would be something else in the template.
+    fn is_taken(&self, parts: &[Ident]) -> bool {
+        self.template.hidden.contains(&parts[0].value.to_lowercase())
+            || (self.template.is_open && parts.len() == 1)
+    }
+
     /// A column's name with that of its table.
     fn qualified(&self, parts: Vec<Ident>) -> Vec<Ident> {
-        match self.relation {
+        match &self.seen.table {
             Some(relation)
                 if self.queries == 0 && !parts[0].value.eq_ignore_ascii_case(&relation.value) =>
             {

@@ -10,9 +10,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
-    Select, SelectItem, SetExpr, Spanned, TableAlias, TableAliasColumnDef, TableFactor, Visit,
-    VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
+    Expr, Function, FunctionArg, FunctionArguments, Ident, Query, Select, SelectItem, SetExpr,
+    Spanned, TableAlias, TableAliasColumnDef, TableFactor, Visit, VisitMut, VisitorMut,
+    WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
@@ -23,7 +23,8 @@ use super::super::prepared::TableCatalog;
 use super::super::rows::query_around;
 use super::super::streams::Mark;
 use super::bind::{Names, bind};
-use super::capture::{self, Reads};
+use super::calls;
+use super::capture::{self, Reads, Seen};
 use super::declare::{Returns, Routine, is_query};
 use super::named;
 use super::resolve::Resolve;
@@ -94,6 +95,9 @@ struct Expander<'a> {
 struct Place {
     /// By SELECT being visited, what it reads.
     selects: Vec<Reads>,
+    /// The queries in FROM that are being visited: in which of these SELECTs each stands, and
+    /// whether it is LATERAL.
+    tables: Vec<(usize, bool)>,
     /// How many functions `x -> ...` are being visited.
     lambdas: usize,
     /// The common table expressions of the query that calls: they would hide tables of a body.
@@ -156,7 +160,18 @@ impl VisitorMut for Expander<'_> {
         }
     }
 
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Derived { lateral, .. } = factor {
+            let at = self.place.selects.len().saturating_sub(1);
+            self.place.tables.push((at, *lateral));
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Derived { .. } = factor {
+            self.place.tables.pop();
+        }
         let made = self.rows(factor);
         match made {
             Ok(Some(rows)) => {
@@ -165,13 +180,6 @@ impl VisitorMut for Expander<'_> {
             }
             done => self.keep(done.map(|_| ())),
         }
-    }
-}
-
-fn one_part(name: &ObjectName) -> Option<&Ident> {
-    match name.0.as_slice() {
-        [ObjectNamePart::Identifier(name)] => Some(name),
-        _ => None,
     }
 }
 
@@ -196,9 +204,7 @@ impl Expander<'_> {
         if !self.any {
             return None;
         }
-        let mut calls = Calls { catalog: self.catalog, found: None };
-        let _: ControlFlow<()> = node.visit(&mut calls);
-        calls.found
+        calls::first(self.catalog, node)
     }
 
     fn check_no_call(&self, call: Option<Ident>, place: &str) -> Result<(), Diagnostics> {
@@ -214,15 +220,14 @@ impl Expander<'_> {
             return;
         }
         let mut named = expr.clone();
-        let _: ControlFlow<()> =
-            VisitMut::visit(&mut named, &mut FullNames { catalog: self.catalog });
+        calls::write_full_names(self.catalog, &mut named);
         let alias = quoted_ident(expr_name(&named), expr.span());
         *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
     }
 
     /// What is put in the place of a call.
     fn call(&mut self, function: &mut Function) -> Result<Option<Expr>, Diagnostics> {
-        let Some(name) = one_part(&function.name).cloned() else { return Ok(None) };
+        let Some(name) = calls::one_part(&function.name).cloned() else { return Ok(None) };
         let Some(routine) = self.catalog.function(&name.value) else {
             if let FunctionArguments::List(list) = &mut function.args {
                 named::of_built_in(self.lexed, &name, &mut list.args)?;
@@ -250,8 +255,9 @@ impl Expander<'_> {
             }
         };
         let template = self.template(&routine, &name)?;
-        let relation = self.place.selects.last().and_then(|reads| reads.only.clone());
-        let values = self.values(&routine, &template, &name, args, relation.as_ref())?;
+        let table = self.place.selects.last().and_then(|reads| reads.only.clone());
+        let seen = Seen { table, is_around: false };
+        let values = self.values(&routine, &template, &name, args, &seen)?;
         let Body::Value(body) = &template.body else { return Ok(None) };
         let mut body = Expr::clone(body);
         substitute(&mut body, &values);
@@ -269,7 +275,7 @@ impl Expander<'_> {
             }
             _ => return Ok(None),
         };
-        let Some(name) = one_part(name).cloned() else { return Ok(None) };
+        let Some(name) = calls::one_part(name).cloned() else { return Ok(None) };
         let Some(routine) = self.catalog.function(&name.value) else {
             named::of_built_in(self.lexed, &name, args)?;
             return Ok(None);
@@ -281,14 +287,28 @@ impl Expander<'_> {
         }
         let (args, alias) = (std::mem::take(args), alias.take());
         let template = self.template(&routine, &name)?;
-        let before = self.place.selects.last().filter(|_| lateral);
-        let relation = before.and_then(|reads| reads.first.clone());
-        let values = self.values(&routine, &template, &name, args, relation.as_ref())?;
+        let table = match lateral {
+            true => self.place.selects.last().and_then(|reads| reads.first.clone()),
+            false => self.around(),
+        };
+        let seen = Seen { table, is_around: !lateral };
+        let values = self.values(&routine, &template, &name, args, &seen)?;
         let Body::Rows(body) = &template.body else { return Ok(None) };
         let mut subquery = body.clone();
         substitute(subquery.as_mut(), &values);
         let alias = Some(alias.unwrap_or_else(|| plain_alias(name)));
         Ok(Some(TableFactor::Derived { lateral, subquery, alias, sample: None }))
+    }
+
+    /// The table of the SELECT around the one being visited whose columns are in sight. A function
+    /// in FROM sees nothing of what stands beside it.
+    fn around(&self) -> Option<Ident> {
+        let at = self.place.selects.len().checked_sub(2)?;
+        match self.place.tables.iter().rev().find(|(of, _)| *of == at) {
+            Some((_, true)) => self.place.selects[at].first.clone(),
+            Some((_, false)) => None,
+            None => self.place.selects[at].only.clone(),
+        }
     }
 
     /// By the names that they have in the template, the values of its parameters.
@@ -298,7 +318,7 @@ impl Expander<'_> {
         template: &Template,
         name: &Ident,
         args: Vec<FunctionArg>,
-        relation: Option<&Ident>,
+        seen: &Seen,
     ) -> Result<HashMap<String, Expr>, Diagnostics> {
         let names: Vec<&str> =
             routine.parameters.iter().map(|one| one.name.text.as_str()).collect();
@@ -319,7 +339,7 @@ impl Expander<'_> {
             };
             self.check_use(&value, slot, name)?;
             if template.is_deep && slot.uses > 0 {
-                capture::free(self.lexed, &mut value, template, relation, name)?;
+                capture::free(self.lexed, &mut value, template, seen, name)?;
             }
             let contents = Contents::of(&value);
             let each = contents.expressions.saturating_add(1);
@@ -468,8 +488,10 @@ impl Expander<'_> {
             self.catalog,
             &self.within,
         )?;
+        // A function that outlasts the session sees none of it.
+        let variables = if routine.is_temporary { self.catalog.variables() } else { &[] };
         let routine = routine.name.text.as_str();
-        let names = Names { lexed: self.lexed, routine, parameters, is_value };
+        let names = Names { lexed: self.lexed, routine, parameters, variables, is_value };
         let bound = bind(names, &resolved, &reads)?;
         bound.rename(&mut query, reserved);
         self.place.hidden.extend(bound.hidden);
@@ -548,47 +570,5 @@ fn name_items(query: &mut Query, name: impl Fn(usize, &Expr) -> String) {
         }
         let alias = quoted_ident(name(at, expr), expr.span());
         *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
-    }
-}
-
-/// Finds a call of a declared function.
-struct Calls<'a> {
-    catalog: &'a dyn TableCatalog,
-    found: Option<Ident>,
-}
-
-impl Visitor for Calls<'_> {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        if let Expr::Function(function) = expr
-            && let Some(name) = one_part(&function.name)
-            && self.catalog.function(&name.value).is_some()
-        {
-            self.found = Some(name.clone());
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Writes the names of functions as Spark does in the names of columns: those that are not
-/// temporary with the schema that they are in.
-struct FullNames<'a> {
-    catalog: &'a dyn TableCatalog,
-}
-
-impl VisitorMut for FullNames<'_> {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Function(function) = expr
-            && let [ObjectNamePart::Identifier(name)] = function.name.0.as_mut_slice()
-            && let Some(routine) = self.catalog.function(&name.value)
-            && !routine.is_temporary
-        {
-            name.value = format!("spark_catalog.default.{}", routine.name.text);
-        }
-        ControlFlow::Continue(())
     }
 }

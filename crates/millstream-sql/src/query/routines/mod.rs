@@ -10,6 +10,7 @@
 
 mod bind;
 pub mod built_in;
+mod calls;
 mod capture;
 pub mod declare;
 pub(crate) mod expand;
