@@ -18,7 +18,7 @@ LEFT_OUT = {
     "AES": r"(try_)?aes_",
     "geospatial": r"st_",
     "reflection": r"java_method$|(try_)?reflect$",
-    "sketch": r"approx_top_k|count_min_sketch|hll_|kll_|theta_|tuple_",
+    "sketch": r"approx_top_k|count_min_sketch",
 }
 
 

@@ -120,6 +120,10 @@ GROUP BY window(w, '10 seconds'), k"""),
     Case("collected", BY_WINDOW % """sort_array(collect_list(s)) AS all_s,
 sort_array(collect_set(i)) AS set_i, sort_array(collect_list(d)) AS all_d,
 approx_count_distinct(i) AS about, median(d) AS middle"""),
+    Case("sketches", BY_WINDOW % """theta_sketch_estimate(theta_sketch_agg(s)) AS texts,
+hll_sketch_estimate(hll_sketch_agg(i)) AS ints, tuple_sketch_estimate_double(
+tuple_sketch_agg_double(s, 1.0D)) AS keys, tuple_sketch_summary_integer(
+tuple_sketch_agg_integer(s, i, 12, 'max'), 'max') AS most"""),
     Case("first_last", f"""SELECT window.start AS begin, k, first(d) AS first_d, last(d) AS last_d,
 first(i, true) AS first_i, last(i, true) AS last_i, min_by(s, ts) AS s_then, max_by(d, ts) AS d_then
 FROM {T} GROUP BY window(ts, '10 seconds'), k"""),

@@ -44,6 +44,14 @@ pub(super) enum Param {
     Variant,
     /// Whatever is given.
     Any,
+    /// A BINARY, or NULL, and nothing that would have to be cast.
+    OnlyBinary,
+    /// A whole number, as an INT, or NULL. While a query is planned all numbers in it are BIGINTs.
+    OnlyInt,
+    /// A STRING, or NULL.
+    OnlyText,
+    /// A BOOLEAN, or NULL.
+    OnlyBoolean,
 }
 
 impl Param {
@@ -95,7 +103,21 @@ impl Param {
                 DataType::Dictionary(_, values) => values.as_ref().clone(),
                 other => other.clone(),
             },
+            Self::OnlyBinary => only(DataType::Binary, given)?,
+            Self::OnlyInt if given.is_signed_integer() => DataType::Int32,
+            Self::OnlyInt => only(DataType::Int32, given)?,
+            Self::OnlyText => only(DataType::Utf8, given)?,
+            Self::OnlyBoolean => only(DataType::Boolean, given)?,
         })
+    }
+}
+
+/// The type `wanted`, if that is given, or NULL.
+fn only(wanted: DataType, given: &DataType) -> Result<DataType> {
+    match Param::Any.coerced(given)? {
+        DataType::Null => Ok(wanted),
+        found if found == wanted => Ok(wanted),
+        found => plan_err!("expected {}, found {}", spark_type(&wanted), spark_type(&found)),
     }
 }
 

@@ -62,6 +62,7 @@ mod rules;
 mod sequences;
 pub(crate) mod sessions;
 mod set_operations;
+mod sketches;
 mod spans;
 mod surroundings;
 mod text;
@@ -211,6 +212,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     functions.extend(random::functions());
     functions.extend(records::functions());
     functions.extend(raising::functions());
+    functions.extend(sketches::functions());
     functions.extend(tries::functions());
     functions.extend(variant_get::functions());
     functions.extend(coerced::functions());

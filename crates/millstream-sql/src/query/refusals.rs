@@ -2,6 +2,7 @@
 //! with what to write instead, since an answer that is wrong is worse than none.
 //!
 //! Several generators in one SELECT list multiply their rows; a window over them sees those rows.
+//! Over a stream, KLL sketches would be others each time the same rows are read.
 //! Others have no answer in Spark: USING and NATURAL beside LATERAL, and calls of what is no such
 //! function.
 //!
@@ -34,6 +35,10 @@ pub(crate) fn check(lexed: &Lexed, query: &Query, reads: &[TableRead]) -> Result
     let _: ControlFlow<()> = query.visit(&mut check);
     check.found.into_result()
 }
+
+/// What the functions are called whose result is another one when rows are read again, as they are
+/// after a crash.
+const RANDOM_SKETCHES: [&str; 3] = ["kll_sketch_agg_", "kll_merge_agg_", "kll_sketch_merge_"];
 
 struct Check<'a> {
     lexed: &'a Lexed,
@@ -120,6 +125,11 @@ impl Check<'_> {
         if !function.within_group.is_empty() && built_in::is_no_aggregate(&name) {
             let message = format!("`{name}` takes no WITHIN GROUP, which is for aggregates");
             self.wrong(function.name.span(), &message, "");
+        }
+        if self.is_stream && RANDOM_SKETCHES.iter().any(|begin| name.starts_with(begin)) {
+            let what = format!("over a stream `{name}`, which keeps some values by chance,");
+            let help = "write percentile_approx(x, share), or make the sketch in a batch query";
+            self.refuse(function.name.span(), &what, help);
         }
         if name == "range" {
             let message = "`range` makes rows: it stands in FROM";

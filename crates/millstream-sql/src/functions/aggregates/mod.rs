@@ -19,6 +19,7 @@ mod interval_average;
 mod moments;
 mod moving;
 mod pairs;
+mod sketches;
 mod sum;
 mod variants;
 mod vectors;
@@ -45,6 +46,7 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
         vectors::AGGREGATES,
     ];
     let ours = tables.into_iter().flatten().chain(events::aggregates());
+    let ours = ours.chain(sketches::aggregates());
     let ours = ours.map(|aggregate| aggregate.udaf());
     ours.chain(adapted::functions()).chain(other_names()).collect()
 }

@@ -15,6 +15,8 @@ enum Missing {
     /// A call has to.
     Refused,
     Text(&'static str),
+    Number(&'static str),
+    False,
     Null,
 }
 
@@ -41,7 +43,65 @@ const SIGNATURES: &[(&str, Signature)] = &[
     ("inline_outer", &[("input", Missing::Refused)]),
     ("variant_explode", &[("input", Missing::Refused)]),
     ("variant_explode_outer", &[("input", Missing::Refused)]),
+    ("tuple_sketch_agg_double", TUPLES_OF_VALUES),
+    ("tuple_sketch_agg_integer", TUPLES_OF_VALUES),
+    ("tuple_union_double", UNION_OF_TUPLES),
+    ("tuple_union_integer", UNION_OF_TUPLES),
+    ("tuple_union_theta_double", UNION_OF_TUPLES),
+    ("tuple_union_theta_integer", UNION_OF_TUPLES),
+    ("tuple_union_agg_double", UNION_OF_ROWS),
+    ("tuple_union_agg_integer", UNION_OF_ROWS),
 ];
+
+const TUPLES_OF_VALUES: Signature = &[
+    ("key", Missing::Refused),
+    ("summary", Missing::Refused),
+    ("lgNomEntries", SIZE),
+    ("mode", MODE),
+];
+
+const UNION_OF_TUPLES: Signature = &[
+    ("first", Missing::Refused),
+    ("second", Missing::Refused),
+    ("lgNomEntries", SIZE),
+    ("mode", MODE),
+];
+
+const UNION_OF_ROWS: Signature =
+    &[("child", Missing::Refused), ("lgNomEntries", SIZE), ("mode", MODE)];
+
+/// What Spark puts behind the first arguments of a function where a call ends with them: how many
+/// these are, and what the others are. So the names of columns have them too.
+const COMPLETED: &[(&str, usize, &[Missing])] = &[
+    ("hll_sketch_agg", 1, &[SIZE]),
+    ("hll_union", 2, &[Missing::False]),
+    ("hll_union_agg", 1, &[Missing::False]),
+    ("theta_sketch_agg", 1, &[SIZE]),
+    ("theta_union", 2, &[SIZE]),
+    ("theta_union_agg", 1, &[SIZE]),
+    ("tuple_intersection_agg_double", 1, &[MODE]),
+    ("tuple_intersection_agg_integer", 1, &[MODE]),
+    ("tuple_intersection_double", 2, &[MODE]),
+    ("tuple_intersection_integer", 2, &[MODE]),
+    ("tuple_intersection_theta_double", 2, &[MODE]),
+    ("tuple_intersection_theta_integer", 2, &[MODE]),
+    ("tuple_sketch_agg_double", 2, &[SIZE, MODE]),
+    ("tuple_sketch_agg_integer", 2, &[SIZE, MODE]),
+    ("tuple_sketch_summary_double", 1, &[MODE]),
+    ("tuple_sketch_summary_integer", 1, &[MODE]),
+    ("tuple_union_agg_double", 1, &[SIZE, MODE]),
+    ("tuple_union_agg_integer", 1, &[SIZE, MODE]),
+    ("tuple_union_double", 2, &[SIZE, MODE]),
+    ("tuple_union_integer", 2, &[SIZE, MODE]),
+    ("tuple_union_theta_double", 2, &[SIZE, MODE]),
+    ("tuple_union_theta_integer", 2, &[SIZE, MODE]),
+];
+
+/// The size of a sketch, as a logarithm.
+const SIZE: Missing = Missing::Number("12");
+
+/// How the numbers of a value in a tuple sketch become one.
+const MODE: Missing = Missing::Text("sum");
 
 /// Whether an argument has a name.
 pub(super) fn is_named(arg: &FunctionArg) -> bool {
@@ -55,6 +115,7 @@ pub(super) fn of_built_in(
     args: &mut Vec<FunctionArg>,
 ) -> Result<(), Diagnostic> {
     if !args.iter().any(is_named) {
+        complete(name, args);
         return Ok(());
     }
     let known = SIGNATURES.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name.value));
@@ -66,19 +127,35 @@ pub(super) fn of_built_in(
     let names: Vec<&str> = signature.iter().map(|(name, _)| *name).collect();
     let placed = placed(lexed, name, &names, std::mem::take(args))?;
     for (value, (parameter, missing)) in placed.into_iter().zip(*signature) {
-        let value = match (value, missing) {
-            (Some(value), _) => value,
-            (None, Missing::Text(content)) => text((*content).to_owned(), name.span),
-            (None, Missing::Null) => null(name.span),
-            (None, Missing::Refused) => return Err(missing_argument(lexed, name, parameter)),
+        let Some(value) = value.or_else(|| missing.value(name.span)) else {
+            return Err(missing_argument(lexed, name, parameter));
         };
         args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(value)));
     }
     Ok(())
 }
 
-fn null(span: tokenizer::Span) -> Expr {
-    Expr::Value(ValueWithSpan { value: Value::Null, span })
+/// Puts behind the arguments of a call what Spark puts there.
+fn complete(name: &Ident, args: &mut Vec<FunctionArg>) {
+    let is_meant = |known: &&(&str, usize, &[Missing])| known.0.eq_ignore_ascii_case(&name.value);
+    let Some((_, first, others)) = COMPLETED.iter().find(is_meant) else { return };
+    let Some(given) = args.len().checked_sub(*first) else { return };
+    let values = others.iter().skip(given).filter_map(|missing| missing.value(name.span));
+    args.extend(values.map(|value| FunctionArg::Unnamed(FunctionArgExpr::Expr(value))));
+}
+
+impl Missing {
+    /// The argument, unless a call has to have it.
+    fn value(&self, span: tokenizer::Span) -> Option<Expr> {
+        let value = match self {
+            Self::Refused => return None,
+            Self::Text(content) => return Some(text((*content).to_owned(), span)),
+            Self::Number(digits) => Value::Number((*digits).to_owned(), false),
+            Self::False => Value::Boolean(false),
+            Self::Null => Value::Null,
+        };
+        Some(Expr::Value(ValueWithSpan { value, span }))
+    }
 }
 
 /// The error where a call leaves out what it has to say.
