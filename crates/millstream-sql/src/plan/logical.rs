@@ -7,7 +7,9 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DataFusionStatement;
 use futures::FutureExt;
 
-use super::{blame, checks, grouping_sets, lateral, recursion, subqueries, windows};
+use super::{
+    blame, checks, grouping_sets, lateral, map_keys, recursion, subqueries, windows, zeros,
+};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::functions::{literals, random};
 use crate::plan::optimize;
@@ -70,6 +72,7 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     recursion::check_types(&plan, state)?;
     let plan = optimize::analyze(state, plan)?;
     let plan = grouping_sets::without_empty(plan, reads_stream)?;
+    let plan = zeros::equal(map_keys::sorted(plan, reads_stream)?, reads_stream)?;
     windows::lower(plan, reads_stream)
 }
 

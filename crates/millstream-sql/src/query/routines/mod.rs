@@ -6,13 +6,15 @@
 //!
 //! [`declare`] reads the statements; [`template`] reads a body and, with [`bind`], finds out which
 //! of its names are parameters; [`expand`] puts bodies in place of calls, and [`capture`] takes
-//! care that a name in an argument means there what it means here. [`named`] are arguments by name.
+//! care that a name in an argument means there what it means here. [`named`] are arguments by name,
+//! and [`fields`] those of structs.
 
 mod bind;
 pub mod built_in;
 mod capture;
 pub mod declare;
 pub(crate) mod expand;
+mod fields;
 mod named;
 mod resolve;
 pub(super) mod template;
