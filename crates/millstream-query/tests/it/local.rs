@@ -72,6 +72,19 @@ async fn conditions_are_checked_in_the_order_of_the_text() {
     assert!(answer.contains(&format!("| {} |", FILES * ROWS / 2)), "{answer}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_join_tells_scans_its_keys_by_columns_and_not_by_names() {
+    let directory = events();
+    let session = session(directory.path());
+    // `b.id` is the second column of its name in what is joined with the keys.
+    let text = "SELECT a.id AS a, b.id AS b FROM parquet.`events` a \
+                JOIN parquet.`events` b ON a.id + 1 = b.id \
+                LEFT JOIN parquet.`events` c ON a.id = c.id AND a.country <> b.country \
+                JOIN VALUES (5) AS v(x) ON b.id = v.x";
+    let answer = answer(&session, text).await.expect("it runs");
+    assert!(answer.contains("| 4 | 5 |"), "{answer}");
+}
+
 /// A Delta table whose columns have other names in its files, with deletion vectors.
 fn mapped() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");

@@ -5,6 +5,7 @@
 //! become a string with U+FFFD in it instead of ending the query.
 
 use std::hash::Hash;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::array::builder::StringBuilder;
@@ -140,12 +141,8 @@ fn from_text(values: &StringArray, to: &DataType, strict: bool) -> Result<ArrayR
         DataType::Int64 => {
             parsed::<Int64Type>(values, to, strict, |text| text.trim().parse().ok())?
         }
-        DataType::Float32 => {
-            parsed::<Float32Type>(values, to, strict, |text| text.trim().parse().ok())?
-        }
-        DataType::Float64 => {
-            parsed::<Float64Type>(values, to, strict, |text| text.trim().parse().ok())?
-        }
+        DataType::Float32 => parsed::<Float32Type>(values, to, strict, parse_floating)?,
+        DataType::Float64 => parsed::<Float64Type>(values, to, strict, parse_floating)?,
         DataType::Date32 => parsed::<Date32Type>(values, to, strict, parse_date)?,
         DataType::Timestamp(_, Some(_)) => {
             parsed::<TimestampMicrosecondType>(values, to, strict, parse_timestamp)?
@@ -177,6 +174,15 @@ fn from_text(values: &StringArray, to: &DataType, strict: bool) -> Result<ArrayR
         }
         other => return internal_err!("text is cast to {other} by Arrow"),
     })
+}
+
+/// As in Java a number may end with the letter of its type: `1.5d`.
+fn parse_floating<N: FromStr>(text: &str) -> Option<N> {
+    let text = text.trim();
+    let number = text.strip_suffix(['d', 'D', 'f', 'F']);
+    let number =
+        number.filter(|number| number.ends_with(|last: char| last.is_ascii_digit() || last == '.'));
+    number.unwrap_or(text).parse().ok()
 }
 
 fn parse_boolean(text: &str) -> Option<bool> {

@@ -217,7 +217,8 @@ fn unix_timestamp(args: &Arguments) -> Result<ArrayRef> {
         let times = cast_first(args, &timestamp())?;
         times.as_primitive::<TimestampMicrosecondType>().iter().collect()
     };
-    args.primitives::<Int64Type>(|row| Ok(times[row].map(|us| us.div_euclid(SECOND_US))))
+    // Unlike unix_seconds, which gives -2 for a second and a half before 1970.
+    args.primitives::<Int64Type>(|row| Ok(times[row].map(|us| us / SECOND_US)))
 }
 
 fn timestamp_seconds(args: &Arguments) -> Result<ArrayRef> {

@@ -14,6 +14,10 @@ use super::cast::SparkCast;
 
 /// Functions that have a result, or NULL, for all values.
 const TOTAL: &[&str] = &[
+    "__half_up",
+    "__if_any",
+    "__one_zero",
+    "__sorted_maps",
     "array_contains",
     "ascii",
     "bit_length",

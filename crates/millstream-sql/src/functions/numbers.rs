@@ -27,7 +27,7 @@ macro_rules! of_double {
 }
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    of_double!("sqrt", |value| Some(value.sqrt())),
+    of_double!("sqrt", |value| Some(one_nan(value.sqrt()))),
     of_double!("cbrt", |value| Some(value.cbrt())),
     of_double!("rint", |value| Some(value.round_ties_even())),
     of_double!("ln", |value| logarithm(value, java_math::ln)),
@@ -72,7 +72,12 @@ fn power(base: f64, exponent: f64) -> f64 {
     if exponent.is_nan() || (base.abs() == 1.0 && exponent.is_infinite()) {
         return f64::NAN;
     }
-    base.powf(exponent)
+    one_nan(base.powf(exponent))
+}
+
+/// The processor's NaN has a sign, and would be less than all numbers.
+fn one_nan(value: f64) -> f64 {
+    if value.is_nan() { f64::NAN } else { value }
 }
 
 fn sign_type(args: &[DataType]) -> Result<DataType> {

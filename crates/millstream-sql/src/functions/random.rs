@@ -31,6 +31,18 @@ const LENGTH_MAX: i32 = 1 << 20;
 /// The most digits of a DECIMAL whose every value is a double.
 const DOUBLE_DIGITS: u8 = 15;
 
+/// Functions that DataFusion must not compute while it plans, but that give the same for the same
+/// row: those that read the clock of the batch, those that fail, and values of subqueries.
+const STEADY: &[&str] = &[
+    "current_timestamp",
+    "localtimestamp",
+    "current_date",
+    "current_unix_timestamp",
+    "raise_error",
+    "assert_true",
+    super::if_any::IF_ANY,
+];
+
 /// The functions, for registration.
 pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
     let function = |kind: Kind| {
@@ -40,6 +52,14 @@ pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
         Arc::new(ScalarUDF::from(Random { kind, name, aliases, signature }))
     };
     [Kind::Unit, Kind::Normal, Kind::Between, Kind::Text].into_iter().map(function).collect()
+}
+
+/// Whether `expr` may have another value when it is computed again for the same row.
+pub(crate) fn is_random(expr: &Expr) -> Result<bool> {
+    expr.exists(|expr| {
+        let Expr::ScalarFunction(call) = expr else { return Ok(false) };
+        Ok(expr.is_volatile_node() && !STEADY.contains(&call.func.name()))
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

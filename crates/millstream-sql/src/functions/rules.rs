@@ -192,7 +192,7 @@ fn plain_null(cell: Expr) -> Expr {
 }
 
 /// Rewrites all expressions of one node from the inside out; its columns keep their names.
-pub(super) fn rewrite(
+pub(crate) fn rewrite(
     plan: LogicalPlan,
     change: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<Transformed<LogicalPlan>> {

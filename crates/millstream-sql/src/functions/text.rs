@@ -56,7 +56,7 @@ fn initcap(args: &Arguments) -> Result<ArrayRef> {
         let mut first = true;
         for char in text.chars() {
             if first {
-                out.extend(char.to_uppercase());
+                push_title(char, out);
             } else {
                 out.extend(char.to_lowercase());
             }
@@ -64,6 +64,22 @@ fn initcap(args: &Arguments) -> Result<ArrayRef> {
         }
         Ok(true)
     })
+}
+
+/// Of a letter that is several, such as `ß`, only the first one becomes large.
+fn push_title(char: char, out: &mut String) {
+    match char {
+        // Letters of two that have a form for this.
+        '\u{1c4}'..='\u{1c6}' => out.push('\u{1c5}'),
+        '\u{1c7}'..='\u{1c9}' => out.push('\u{1c8}'),
+        '\u{1ca}'..='\u{1cc}' => out.push('\u{1cb}'),
+        '\u{1f1}'..='\u{1f3}' => out.push('\u{1f2}'),
+        char => {
+            let mut large = char.to_uppercase();
+            out.extend(large.next());
+            out.extend(large.flat_map(char::to_lowercase));
+        }
+    }
 }
 
 fn md5(args: &Arguments) -> Result<ArrayRef> {

@@ -1,16 +1,15 @@
 //! What Spark refuses in a plan and DataFusion would compute in a way of its own.
 
-use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::WindowFunction;
-use datafusion::logical_expr::utils::grouping_set_to_exprlist;
 use datafusion::logical_expr::{
-    Aggregate, Expr, ExprSchemable as _, Join, Limit, LogicalPlan, Sort, WindowFrame,
-    WindowFrameBound, WindowFrameUnits,
+    Expr, Join, Limit, LogicalPlan, Sort, WindowFrame, WindowFrameBound, WindowFrameUnits,
 };
 
-use super::subqueries::{is_correlated, is_random, outer_columns, subquery_of};
+use super::map_keys;
+use super::subqueries::{is_correlated, outer_columns, subquery_of};
+use crate::functions::random::is_random;
 
 /// Window functions whose result is a matter of the order.
 const ORDERED: &[&str] =
@@ -20,7 +19,11 @@ const OF_WHOLE_PARTITIONS: &[&str] = &["median", "percentile_cont", "percentile_
 
 /// Refuses what has no answer in Spark.
 pub(super) fn check(plan: &LogicalPlan, is_stream: fn(&LogicalPlan) -> bool) -> Result<()> {
+    let is_at_rest = !is_stream(plan);
     plan.apply_with_subqueries(|node| {
+        if is_at_rest {
+            map_keys::check(node)?;
+        }
         match node {
             LogicalPlan::Window(window) => {
                 for expr in &window.window_expr {
@@ -32,9 +35,6 @@ pub(super) fn check(plan: &LogicalPlan, is_stream: fn(&LogicalPlan) -> bool) -> 
                     })?;
                 }
             }
-            LogicalPlan::Aggregate(aggregate) if !is_stream(&aggregate.input) => {
-                group_keys(aggregate)?;
-            }
             LogicalPlan::Limit(limit) => not_null(limit)?,
             LogicalPlan::Sort(sort) => sort_keys(sort)?,
             LogicalPlan::Join(join) => join_condition(join)?,
@@ -43,29 +43,6 @@ pub(super) fn check(plan: &LogicalPlan, is_stream: fn(&LogicalPlan) -> bool) -> 
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(())
-}
-
-/// Maps are equal in Spark whatever the order of their entries is; here they would be groups of
-/// their own.
-fn group_keys(aggregate: &Aggregate) -> Result<()> {
-    for key in grouping_set_to_exprlist(&aggregate.group_expr)? {
-        if holds_map(&key.get_type(aggregate.input.schema())?) {
-            return plan_err!(
-                "GROUP BY of a MAP is not supported: group by array_sort(map_entries(m)), in which \
-                 entries have an order"
-            );
-        }
-    }
-    Ok(())
-}
-
-fn holds_map(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Map(..) => true,
-        DataType::List(element) => holds_map(element.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|field| holds_map(field.data_type())),
-        _ => false,
-    }
 }
 
 fn window_function(function: &WindowFunction) -> Result<()> {

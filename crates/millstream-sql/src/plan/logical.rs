@@ -7,7 +7,10 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DataFusionStatement;
 use futures::FutureExt;
 
-use super::{blame, checks, grouping_sets, lateral, recursion, subqueries, variants, windows};
+use super::{
+    blame, checks, grouping_sets, lateral, map_keys, recursion, subqueries, variants, windows,
+    zeros,
+};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::functions::{literals, random};
 use crate::plan::optimize;
@@ -71,6 +74,7 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     let plan = optimize::analyze(state, plan)?;
     variants::check(&plan, reads_stream)?;
     let plan = grouping_sets::without_empty(plan, reads_stream)?;
+    let plan = zeros::equal(map_keys::sorted(plan, reads_stream)?, reads_stream)?;
     windows::lower(plan, reads_stream)
 }
 

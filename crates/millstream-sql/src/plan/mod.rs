@@ -2,10 +2,11 @@
 //!
 //! [`logical`] plans the query against registered tables: it refuses what Spark refuses
 //! ([`checks`], [`variants`], [`recursion`]), makes joins of subqueries ([`lateral`],
-//! [`subqueries`]), and columns of windows of time ([`windows`]); [`grouping_sets`] have no rows
-//! without rows. [`project`] fits the columns to those of a sink. [`optimize`] makes a plan ready
-//! to run, [`short_circuit`] its conditions. [`row_test`] holds a condition against rows at hand.
-//! What DataFusion refuses is said in the words of the text ([`blame`]).
+//! [`subqueries`]), and columns of windows of time ([`windows`]); [`grouping_sets`] have no rows without rows, and
+//! [`map_keys`] are equal if they have the same entries, [`zeros`] whatever their signs.
+//! [`project`] fits the columns to those of a sink. [`optimize`] makes a plan ready to run,
+//! [`short_circuit`] its conditions. [`row_test`] holds a condition against rows at hand. What
+//! DataFusion refuses is said in the words of the text ([`blame`]).
 
 pub mod blame;
 mod checks;
@@ -13,6 +14,7 @@ pub mod condition;
 mod grouping_sets;
 mod lateral;
 pub mod logical;
+mod map_keys;
 pub mod optimize;
 pub mod project;
 pub(crate) mod recursion;
@@ -21,3 +23,4 @@ pub mod short_circuit;
 mod subqueries;
 mod variants;
 pub mod windows;
+mod zeros;

@@ -106,6 +106,7 @@ fn pretty(expr: &Expr) -> String {
                 .collect();
             format!("struct({})", values.join(", "))
         }
+        Expr::Tuple(values) => tuple_name(values),
         Expr::Case { operand, conditions, else_result, .. } => {
             let mut out = String::from("CASE");
             if let Some(operand) = operand {
@@ -127,6 +128,18 @@ fn pretty(expr: &Expr) -> String {
         },
         other => path_name(other, pretty).unwrap_or_else(|| other.to_string()),
     }
+}
+
+/// `(a, 1)` as Spark names it: `named_struct(a, a, col2, 1)`.
+fn tuple_name(values: &[Expr]) -> String {
+    let fields = values.iter().enumerate().map(|(at, value)| {
+        let name = match value {
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => expr_name(value),
+            _ => format!("col{}", at + 1),
+        };
+        format!("{name}, {}", pretty(value))
+    });
+    format!("named_struct({})", fields.collect::<Vec<_>>().join(", "))
 }
 
 fn pretty_call(function: &Function) -> String {

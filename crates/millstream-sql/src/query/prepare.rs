@@ -22,7 +22,7 @@ use super::routines::expand::expand;
 use super::routines::template::{self, Contents};
 use super::streams::SubqueryWatermark;
 use super::variables::{bind, names};
-use super::{legacy, refusals, relations, rewrite, stateless};
+use super::{joins, legacy, refusals, relations, rewrite, stateless};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -123,6 +123,9 @@ fn read(lexed: &Lexed, parsed: Parsed, catalog: &dyn TableCatalog) -> Result<Rea
     bind::put_in(lexed, &mut query, &reads, catalog.variables())?;
     let orders = stateless::check(lexed, &query, &reads)?;
     refusals::check(lexed, &query, &reads)?;
+    if reads.iter().all(|read| read.mode == ReadMode::Batch) {
+        joins::name(&mut query);
+    }
     rewrite::rewrite(lexed, &mut query, &reads, catalog.settings())?;
     Ok(Read { query, reads, subquery_watermarks, orders })
 }

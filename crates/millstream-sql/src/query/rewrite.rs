@@ -315,7 +315,7 @@ impl Rewriter<'_> {
         if let Some((expr, names)) = several_generators::generator_of(&item) {
             return generators::items(self.lexed, self.generating(), expr, names);
         }
-        let (expr, alias) = match item {
+        let (mut expr, alias) = match item {
             SelectItem::UnnamedExpr(expr) => (expr, None),
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias)),
             SelectItem::Wildcard(mut options) => {
@@ -341,7 +341,7 @@ impl Rewriter<'_> {
             };
             (!keeps_its_name).then(|| quoted_ident(name, expr.span()))
         });
-        let mut expr = expr;
+        structs::of_tuple(self.lexed, self.frames.last(), &mut expr, self.is_batch)?;
         as_int(&mut expr);
         Ok(vec![match alias {
             Some(alias) => SelectItem::ExprWithAlias { expr, alias },
@@ -428,6 +428,7 @@ impl Rewriter<'_> {
         percentiles::rewrite(self.lexed, expr, self.is_batch)?;
         units::rewrite(self.lexed, expr)?;
         operators::of_bits(expr);
+        structs::of_tuples(self.lexed, self.frames.last(), expr, self.is_batch)?;
         casts::rewrite(self.lexed, expr)?;
         match expr {
             Expr::Identifier(ident) => match self.merged_value(ident) {

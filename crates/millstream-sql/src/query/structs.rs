@@ -1,10 +1,11 @@
-//! `struct(a, b.c, d + 1, e AS f)` as `named_struct` with Spark's field names: a, c, col3 and f.
+//! `struct(a, b.c, d + 1, e AS f)`, or `(a, b.c, d + 1)`, as `named_struct` with Spark's field
+//! names: a, c, col3 and f.
 
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Spanned};
 use datafusion::sql::sqlparser::tokenizer;
 
-use super::ast::{call, quoted_ident, text};
+use super::ast::{arguments_mut, call, quoted_ident, text};
 use super::casts::as_int;
 use super::frame::{Frame, Relation};
 use super::streams::ALL_COLUMNS;
@@ -33,6 +34,36 @@ pub(super) fn of_row(lexed: &Lexed, body: &mut Expr) -> Result<(), Diagnostic> {
         *body = named_struct(lexed, None, values)?;
     }
     Ok(())
+}
+
+/// `(a, b)` where it is a value is `struct(a, b)`. Over a stream it keeps the names that it had.
+pub(super) fn of_tuple(
+    lexed: &Lexed,
+    frame: Option<&Frame>,
+    expr: &mut Expr,
+    is_batch: bool,
+) -> Result<(), Diagnostic> {
+    if let (true, Expr::Tuple(values)) = (is_batch, &mut *expr) {
+        let values = std::mem::take(values);
+        *expr = named_struct(lexed, frame, values)?;
+    }
+    Ok(())
+}
+
+/// Such values among the arguments of a call, and as that of a lambda function.
+pub(super) fn of_tuples(
+    lexed: &Lexed,
+    frame: Option<&Frame>,
+    expr: &mut Expr,
+    is_batch: bool,
+) -> Result<(), Diagnostic> {
+    match expr {
+        Expr::Function(call) => {
+            arguments_mut(call).try_for_each(|value| of_tuple(lexed, frame, value, is_batch))
+        }
+        Expr::Lambda(lambda) => of_tuple(lexed, frame, &mut lambda.body, is_batch),
+        _ => Ok(()),
+    }
 }
 
 /// Names and values in turn.

@@ -102,8 +102,7 @@ impl Accumulator for By {
             rows.reduce(|best, row| if self.is_better(compare(row, best)) { row } else { best });
         let Some(best) = best else { return Ok(()) };
         let key = ScalarValue::try_from_array(keys, best)?;
-        let order = key.partial_cmp(&self.key).unwrap_or(Ordering::Equal);
-        if self.key.is_null() || self.is_better(order) {
+        if self.key.is_null() || self.is_better(order_of(&key, &self.key)?) {
             self.value = ScalarValue::try_from_array(values, best)?;
             self.key = key;
         }
@@ -125,6 +124,16 @@ impl Accumulator for By {
     fn size(&self) -> usize {
         size_of_val(self) + self.value.size() + self.key.size()
     }
+}
+
+/// The order of two keys. Of structs and arrays a NULL in them is less than all values, as it is
+/// among the keys of one record batch.
+fn order_of(one: &ScalarValue, other: &ScalarValue) -> Result<Ordering> {
+    if !one.data_type().is_nested() {
+        return Ok(one.partial_cmp(other).unwrap_or(Ordering::Equal));
+    }
+    let (one, other) = (one.to_array()?, other.to_array()?);
+    Ok(make_comparator(&one, &other, SortOptions::default())?(0, 0))
 }
 
 /// A row that counts.
@@ -163,17 +172,16 @@ impl BestRows {
             Ok(Row { key, value: ScalarValue::try_from_array(values, row)? })
         };
         let found = rows.into_iter().take(self.most).map(row).collect::<Result<Vec<Row>>>()?;
-        self.merge(found);
-        Ok(())
+        self.merge(found)
     }
 
     /// Merges rows that are in order with those so far.
-    fn merge(&mut self, found: Vec<Row>) {
+    fn merge(&mut self, found: Vec<Row>) -> Result<()> {
         let mut held = std::mem::take(&mut self.rows).into_iter().peekable();
         let mut found = found.into_iter().peekable();
         while self.rows.len() < self.most {
             let replaces = match (held.peek(), found.peek()) {
-                (Some(held), Some(found)) => found.key.partial_cmp(&held.key) == Some(self.better),
+                (Some(held), Some(found)) => order_of(&found.key, &held.key)? == self.better,
                 (None, Some(_)) => true,
                 _ => false,
             };
@@ -181,6 +189,7 @@ impl BestRows {
             let Some(row) = next else { break };
             self.rows.push(row);
         }
+        Ok(())
     }
 
     fn list(&self, of: &DataType, part: impl Fn(&Row) -> &ScalarValue) -> ScalarValue {

@@ -51,6 +51,17 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
     ours.chain(adapted::functions()).chain(other_names()).collect()
 }
 
+/// `min_by` for `min`, and `max_by` for `max`.
+pub(super) fn extreme_by(name: &str) -> Option<Arc<AggregateUDF>> {
+    let by = match name {
+        "min" => "min_by",
+        "max" => "max_by",
+        _ => return None,
+    };
+    let found = extremes::AGGREGATES.iter().find(|aggregate| aggregate.name == by);
+    found.map(|aggregate| aggregate.udaf())
+}
+
 /// DataFusion's aggregates that have another name in Spark.
 fn other_names() -> Vec<Arc<AggregateUDF>> {
     let alias = |function: Arc<AggregateUDF>, names: &[&'static str]| {

@@ -1,7 +1,8 @@
 //! `round`, `bround`, `ceil` and `floor`.
 //!
 //! A decimal loses digits, and its type changes accordingly; a whole number keeps its type; a
-//! double is rounded by way of its shortest text, as in Java, so `round(1.005e0, 2)` is 1.01.
+//! double is rounded by way of its shortest text, as in Java, so `round(1.005e0, 2)` is 1.01, and
+//! a zero that has been rounded has no sign.
 
 use std::sync::Arc;
 
@@ -158,7 +159,8 @@ impl Round {
                 args.primitives::<Float32Type>(|row| {
                     let rounded = |value: f32| {
                         if value.is_finite() {
-                            self.text(&format!("{value:e}"), places).parse().unwrap_or(value)
+                            self.text(&format!("{value:e}"), places).parse::<f32>().unwrap_or(value)
+                                + 0.0
                         } else {
                             value
                         }
@@ -171,7 +173,8 @@ impl Round {
                 args.primitives::<Float64Type>(|row| {
                     let rounded = |value: f64| {
                         if value.is_finite() {
-                            self.text(&format!("{value:e}"), places).parse().unwrap_or(value)
+                            self.text(&format!("{value:e}"), places).parse::<f64>().unwrap_or(value)
+                                + 0.0
                         } else {
                             value
                         }

@@ -8,24 +8,16 @@
 
 use std::cell::Cell;
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::{Expr, LogicalPlan};
+
+use crate::functions::random::is_random;
 
 /// How many nodes all copies may have together.
 const NODES_MAX: usize = 20_000;
 /// As many expressions count as much as a node.
 const EXPRESSIONS_OF_NODE: usize = 16;
-/// Functions that DataFusion must not compute while it plans, but that give the same for the same
-/// row: those that read the clock of the batch, and those that fail.
-const STEADY: &[&str] = &[
-    "current_timestamp",
-    "localtimestamp",
-    "current_date",
-    "current_unix_timestamp",
-    "raise_error",
-    "assert_true",
-];
 
 /// The nodes that were copied for a query.
 #[derive(Default)]
@@ -82,14 +74,6 @@ pub(super) fn has_random(plan: &LogicalPlan) -> Result<bool> {
         })
     })?;
     Ok(random)
-}
-
-/// Whether `expr` may have another value when it is computed again for the same row.
-pub(in crate::plan) fn is_random(expr: &Expr) -> Result<bool> {
-    expr.exists(|expr| {
-        let Expr::ScalarFunction(call) = expr else { return Ok(false) };
-        Ok(expr.is_volatile_node() && !STEADY.contains(&call.func.name()))
-    })
 }
 
 fn refuse_random<T>() -> Result<T> {

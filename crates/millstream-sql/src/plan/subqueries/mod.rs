@@ -6,10 +6,11 @@
 //! expressions reads its input with columns for their values ([`values`]), which are found for all
 //! rows at once ([`domain`]). [`copies`] bounds what this reads twice, [`references`] says what a
 //! subquery refers to, [`rows`] what `(a, b) IN (...)` compares, and [`lateral`] is about
-//! subqueries in FROM, which are made joins of before.
+//! subqueries in FROM, which are made joins of before. Values that are no joins may be [`absent`].
 //!
 //! A node that reads a stream stays as it is: its rows would have to be read twice.
 
+mod absent;
 mod copies;
 mod domain;
 mod lateral;
@@ -35,7 +36,6 @@ use copies::Copies;
 use references::{has_subquery, node_has_subquery};
 use values::Input;
 
-pub(super) use copies::is_random;
 pub(super) use lateral::of_join;
 pub(super) use references::{is_correlated, outer_columns, subquery_of};
 
@@ -45,7 +45,7 @@ pub(super) fn joined(
     is_stream: fn(&LogicalPlan) -> bool,
 ) -> Result<LogicalPlan> {
     let walk = Walk { is_stream, names: Names::default(), copies: Copies::default() };
-    walk.plan(walk.laterals(plan)?)
+    absent::nullable(walk.plan(walk.laterals(plan)?)?)
 }
 
 /// Names that no query has.

@@ -98,6 +98,9 @@ fn step(before: Relation, bar: &Lexeme, tokens: &[Lexeme]) -> Result<Relation, D
         "ORDER" => ordered(before, &added, tokens),
         "LIMIT" | "OFFSET" => before.settled(Settle::Limit, &added).limited(tokens),
         // These say where rows are computed, and in Spark no more than that.
+        "DISTRIBUTE" if rest.len() > 1 => {
+            before.settled(Settle::Order, &added).filtered(&computed(&added, &rest[1..]))
+        }
         "SORT" | "CLUSTER" | "DISTRIBUTE" => before.settled(Settle::Order, &added),
         "UNION" | "EXCEPT" | "INTERSECT" | "MINUS" => set_operation(&before, &added, tokens),
         "PIVOT" | "UNPIVOT" | "JOIN" | "INNER" | "LEFT" | "RIGHT" | "FULL" | "CROSS"
@@ -133,6 +136,17 @@ fn ordered(before: Relation, added: &Added<'_>, tokens: &[Lexeme]) -> Relation {
         return ordered;
     }
     ordered.settled(Settle::Order, added).ordered(last)
+}
+
+/// A condition that is always true, of expressions that have to have values.
+fn computed(added: &Added<'_>, expressions: &[Lexeme]) -> Vec<Lexeme> {
+    let mut condition = Vec::new();
+    for expression in items(expressions) {
+        condition.extend(added.nested(expression.to_vec()));
+        condition.extend(["IS", "NULL", "OR"].map(|word| added.word(word)));
+    }
+    condition.push(added.word("TRUE"));
+    condition
 }
 
 fn limits(tokens: &[Lexeme], at: usize) -> bool {

@@ -26,12 +26,12 @@ use super::bind::{Names, bind};
 use super::calls;
 use super::capture::{self, Reads, Seen};
 use super::declare::{Returns, Routine, is_query};
-use super::named;
 use super::resolve::Resolve;
 use super::template::{
     Body, Contents, Relations, Slot, Template, data_type, has_alias, lone, span_of, substitute,
     uses, value,
 };
+use super::{fields, named};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::syntax::lexer::Lexed;
 
@@ -461,6 +461,7 @@ impl Expander<'_> {
         is_value: bool,
     ) -> Result<Query, Diagnostics> {
         let (mut query, marks, subqueries) = parsed;
+        fields::name(&mut query);
         match &routine.returns {
             // Its columns have the names of parameters, where they are nothing else.
             Returns::Rows => name_items(&mut query, |_, expr| expr_name(expr)),

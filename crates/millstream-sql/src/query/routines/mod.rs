@@ -6,7 +6,8 @@
 //!
 //! [`declare`] reads the statements; [`template`] reads a body and, with [`bind`], finds out which
 //! of its names are parameters; [`expand`] puts bodies in place of calls, and [`capture`] takes
-//! care that a name in an argument means there what it means here. [`named`] are arguments by name.
+//! care that a name in an argument means there what it means here. [`named`] are arguments by name,
+//! and [`fields`] those of structs.
 
 mod bind;
 pub mod built_in;
@@ -14,6 +15,7 @@ mod calls;
 mod capture;
 pub mod declare;
 pub(crate) mod expand;
+mod fields;
 mod named;
 mod resolve;
 pub(super) mod template;

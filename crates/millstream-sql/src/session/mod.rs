@@ -1,4 +1,8 @@
 //! A session of DataFusion that reads and computes as Spark does.
+//!
+//! [`pushdown`] limits where its rules move conditions to.
+
+mod pushdown;
 
 use std::sync::Arc;
 
@@ -37,7 +41,8 @@ pub fn builder(
     let mut properties = ExecutionProps::new();
     properties.config_options = Some(Arc::clone(config.options()));
     let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime);
-    let builder = builder.with_physical_optimizer_rule(Arc::new(LimitedRecursion));
+    let builder =
+        pushdown::limited(builder).with_physical_optimizer_rule(Arc::new(LimitedRecursion));
     register(builder.with_execution_props(properties), clock)
 }
 
@@ -53,5 +58,7 @@ pub fn config() -> SessionConfig {
     // Spark's names: what DataFusion calls Utf8View is a STRING like any other.
     options.sql_parser.map_string_types_to_utf8view = false;
     options.execution.time_zone = Some("UTC".to_owned());
+    // It finds the columns of an aggregation by their names, and of two of one name the first.
+    options.optimizer.top_down_join_key_reordering = false;
     config
 }

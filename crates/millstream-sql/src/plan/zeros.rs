@@ -1,0 +1,192 @@
+//! FLOATs and DOUBLEs that are equal although their bits differ: the two zeros.
+//!
+//! DataFusion compares them so in `=` and its like, in joins and in groups. In a list of IN, in
+//! `CASE x WHEN`, in DISTINCT aggregates, in the keys of windows and of ORDER BY it looks at the
+//! bits. So there a list that has one zero gets the other, and the rest is computed of values with
+//! one zero ([`one_zero`]). On the way other operators get the errors that they have
+//! ([`with_errors`]), and `min` and `max` of structs and arrays the order ([`of_rows`]).
+//!
+//! In a query that reads a stream this is done for columns of SELECT, and for conditions below its
+//! joins: a checkpoint knows groups, aggregates and the conditions of joins by their words.
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, InList, TryCast};
+use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, lit};
+
+use crate::functions::nested_extremes::{of_rows, of_window};
+use crate::functions::number_edges::{may_fail, with_errors};
+use crate::functions::one_zero::one_zero;
+use crate::functions::rules::rewrite;
+
+/// Aggregates that are looked at whether they have DISTINCT or not.
+const ONCE_OR_BEST: [&str; 3] = ["collect_set", "max", "min"];
+
+/// `plan`, whose zeros are equal wherever they are compared. Types have been checked.
+pub(super) fn equal(plan: LogicalPlan, is_stream: fn(&LogicalPlan) -> bool) -> Result<LogicalPlan> {
+    let is_stream = is_stream(&plan);
+    let changed = plan.transform_up_with_subqueries(|mut node| {
+        if let (false, LogicalPlan::Sort(sort)) = (is_stream, &mut node) {
+            // Rows that differ in the last key alone, by the sign of a zero, are in any order.
+            let keys = sort.expr.split_last_mut().map(|(_, keys)| keys).unwrap_or_default();
+            ones(keys.iter_mut().map(|key| &mut key.expr), sort.input.schema());
+        }
+        let is_changed = match &node {
+            _ if !is_stream => true,
+            LogicalPlan::Projection(_) => true,
+            LogicalPlan::Filter(filter) => !has_join(&filter.input)?,
+            _ => false,
+        };
+        if is_changed && may_change(&node)? {
+            rewrite(node, compared)
+        } else {
+            Ok(Transformed::no(node))
+        }
+    })?;
+    Ok(changed.data)
+}
+
+fn has_join(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::Join(_))))
+}
+
+/// Whether the node has an expression of those that are changed.
+fn may_change(node: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    node.apply_expressions(|expr| {
+        expr.apply(|expr| {
+            found |= match expr {
+                Expr::InList(_) | Expr::WindowFunction(_) => true,
+                Expr::Case(case) => case.expr.is_some(),
+                Expr::AggregateFunction(call) => {
+                    call.params.distinct || ONCE_OR_BEST.contains(&call.func.name())
+                }
+                other => may_fail(other),
+            };
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(found)
+}
+
+fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    Ok(match expr {
+        Expr::InList(list) if is_floating(&list.expr, schema) => {
+            Transformed::yes(listed(list, schema))
+        }
+        Expr::Case(case) => of_case(case, schema),
+        Expr::AggregateFunction(mut call) if counts_once(&call) => {
+            let changed = ones(&mut call.params.args, schema);
+            Transformed::new_transformed(Expr::AggregateFunction(call), changed)
+        }
+        Expr::AggregateFunction(call) => of_rows(call, schema),
+        Expr::WindowFunction(mut call) => {
+            let mut changed = of_window(&mut call, schema);
+            changed |= ones(&mut call.params.partition_by, schema);
+            changed |= ones(call.params.order_by.iter_mut().map(|key| &mut key.expr), schema);
+            Transformed::new_transformed(Expr::WindowFunction(call), changed)
+        }
+        other => with_errors(other, schema)?,
+    })
+}
+
+/// Whether equal values count as one, which makes no difference to the least and the greatest.
+fn counts_once(call: &AggregateFunction) -> bool {
+    let name = call.func.name();
+    name == "collect_set" || (call.params.distinct && !matches!(name, "min" | "max"))
+}
+
+fn is_floating(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Float32 | DataType::Float64))
+}
+
+fn one(expr: Expr) -> Expr {
+    one_zero().call(vec![expr])
+}
+
+/// Makes those of `exprs` that are FLOATs or DOUBLEs have one zero; whether there are any.
+fn ones<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
+    let mut changed = false;
+    for expr in exprs.into_iter().filter(|expr| is_floating(expr, schema)) {
+        *expr = one(std::mem::take(expr));
+        changed = true;
+    }
+    changed
+}
+
+fn listed(list: InList, schema: &DFSchema) -> Expr {
+    let InList { expr, mut list, negated } = list;
+    if list.iter().any(is_zero) {
+        let is_single = matches!(expr.get_type(schema), Ok(DataType::Float32));
+        let both =
+            if is_single { [lit(-0.0_f32), lit(0.0_f32)] } else { [lit(-0.0_f64), lit(0.0_f64)] };
+        list.retain(|value| !is_zero(value));
+        list.extend(both);
+    }
+    Expr::InList(InList { expr, list, negated })
+}
+
+fn of_case(case: Case, schema: &DFSchema) -> Transformed<Expr> {
+    let is_of_numbers = case.expr.as_ref().is_some_and(|of| is_floating(of, schema))
+        && case.when_then_expr.iter().all(|(when, _)| is_floating(when, schema));
+    if !is_of_numbers {
+        return Transformed::no(Expr::Case(case));
+    }
+    let of = case.expr.map(|of| Box::new(one(*of)));
+    let when_then = case.when_then_expr.into_iter();
+    let when_then = when_then.map(|(when, then)| (Box::new(one(*when)), then)).collect();
+    Transformed::yes(Expr::Case(Case::new(of, when_then, case.else_expr)))
+}
+
+/// Whether it is a constant, and zero.
+fn is_zero(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => match value {
+            ScalarValue::Float64(Some(value)) => *value == 0.0,
+            ScalarValue::Float32(Some(value)) => *value == 0.0,
+            ScalarValue::Decimal128(Some(value), ..) => *value == 0,
+            ScalarValue::Int64(Some(value)) => *value == 0,
+            ScalarValue::Int32(Some(value)) => *value == 0,
+            ScalarValue::Int16(Some(value)) => *value == 0,
+            ScalarValue::Int8(Some(value)) => *value == 0,
+            _ => false,
+        },
+        Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => is_zero(expr),
+        Expr::Negative(expr) => is_zero(expr),
+        Expr::ScalarFunction(call) => match (call.name(), &call.args[..]) {
+            ("spark_cast" | "spark_try_cast", [expr]) => is_zero(expr),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{Field, Schema};
+    use datafusion::logical_expr::{case, col};
+
+    use super::*;
+
+    fn found(expr: Expr) -> String {
+        let schema = Schema::new(vec![Field::new("x", DataType::Float64, true)]);
+        let schema = DFSchema::try_from(schema).expect("names differ");
+        compared(expr, &schema).expect("its types are known").data.to_string()
+    }
+
+    #[test]
+    fn a_list_has_both_zeros_or_none() {
+        let list = |values: Vec<Expr>| found(col("x").in_list(values, false));
+        let both = "x IN ([Float64(1.5), Float64(-0), Float64(0)])";
+        assert_eq!(list(vec![lit(0.0), lit(1.5)]), both);
+        assert_eq!(list(vec![lit(1.5), lit(-0.0), lit(0.0)]), both);
+        assert_eq!(list(vec![lit(1.5), lit(2.5)]), "x IN ([Float64(1.5), Float64(2.5)])");
+    }
+
+    #[test]
+    fn a_case_compares_values_with_one_zero() {
+        let made = case(col("x")).when(lit(0.0), lit(1)).end().expect("it is a CASE");
+        assert!(found(made).starts_with("CASE __one_zero(x) WHEN __one_zero(Float64(0))"));
+    }
+}
