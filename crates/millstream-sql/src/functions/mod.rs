@@ -51,7 +51,7 @@ mod of_numbers;
 pub(crate) mod only_row;
 mod operators;
 mod parts;
-mod pattern;
+pub(crate) mod pattern;
 mod pivot_keys;
 mod raising;
 pub(crate) mod random;
@@ -110,6 +110,7 @@ pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStat
         overlay: named("overlay"),
         instr: named("instr"),
         at_index: named("at_index"),
+        element_at: named("element_at"),
         date_part: named("date_part"),
         date_difference: named(spans::DATE_DIFFERENCE),
         date_moved: named(spans::DATE_MOVED),

@@ -1,7 +1,7 @@
 //! Settings of Spark's that change what a query means, and of which both values are known here.
 //!
 //! They are of one query: whoever runs several can give each its own. Where a value makes Spark
-//! refuse a text, so does it here; none changes what a text that is still read computes.
+//! refuse a text, so does it here; of the others, a text means what it means in Spark with them.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, GroupByWithModifier, Ident, Select, SelectItem, Spanned,
@@ -20,11 +20,14 @@ pub struct Settings {
     pub group_by_aliases: bool,
     /// `spark.sql.parser.singleCharacterPipeOperator.enabled`: `|` can begin a step, as `|>` does.
     pub bar_begins_step: bool,
+    /// `spark.sql.parser.quotedRegexColumnNames`: a name in backticks in a SELECT list is a pattern
+    /// for names.
+    pub names_are_patterns: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { group_by_aliases: true, bar_begins_step: true }
+        Self { group_by_aliases: true, bar_begins_step: true, names_are_patterns: false }
     }
 }
 
@@ -35,6 +38,7 @@ impl Settings {
         let setting = match key {
             "spark.sql.groupByAliases" => &mut self.group_by_aliases,
             "spark.sql.parser.singleCharacterPipeOperator.enabled" => &mut self.bar_begins_step,
+            "spark.sql.parser.quotedRegexColumnNames" => &mut self.names_are_patterns,
             _ => return None,
         };
         match value.trim().trim_matches(['\'', '"']).to_ascii_lowercase().as_str() {
