@@ -89,6 +89,7 @@ mod time_literals;
 mod token_ends;
 pub mod twins;
 mod typed_numbers;
+mod uncovered;
 mod units;
 mod using;
 pub mod variables;

@@ -31,8 +31,8 @@ use super::{
     aggregates, blocks, casts, commuted, generators, grouping, hidden_sides, interval_columns,
     intervals, lambda_calls, lateral, lateral_alias, lateral_values, laterals, like, listagg,
     nearest_sides, operators, outer_aggregates, paths, percentiles, result_names, rows, same_names,
-    schema_calls, several_generators, sorting, stars, structs, time_literals, twins, units, using,
-    wildcards, window_calls, words, wrong_fields,
+    schema_calls, several_generators, sorting, stars, structs, time_literals, twins, uncovered,
+    units, using, wildcards, window_calls, words, wrong_fields,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::recursion::levels;
@@ -131,6 +131,9 @@ impl VisitorMut for Rewriter<'_> {
         }
         if self.depth == 1 {
             self.is_one_select = matches!(query.body.as_ref(), SetExpr::Select(_));
+        }
+        if self.is_batch && self.depth == 1 {
+            uncovered::name_apart(query, &mut self.scopes);
         }
         if let SetExpr::Select(select) = query.body.as_mut() {
             // What is refused is said where the SELECT itself is visited.
