@@ -45,7 +45,6 @@ const FIXED: &[(&str, &str)] = &[
     ("spark.sql.optimizer.decorrelateExistsSubqueryLegacyIncorrectCountHandling.enabled", "false"),
     ("spark.sql.optimizer.decorrelateSubqueryLegacyIncorrectCountHandling.enabled", "false"),
     ("spark.sql.orderByOrdinal", "true"),
-    ("spark.sql.parser.quotedRegexColumnNames", "false"),
     ("spark.sql.prioritizeOrdinalResolutionInSort.enabled", "true"),
     ("spark.sql.session.timeZone", "UTC"),
     ("spark.sql.storeAssignmentPolicy", "ANSI"),

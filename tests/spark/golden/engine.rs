@@ -113,9 +113,15 @@ impl Engine {
         }
     }
 
-    /// Takes note of the views that a part of the file makes.
+    /// Takes note of the views that a part of the file makes, and of the database that it uses.
     pub fn note(&mut self, text: &str) {
         self.views.note(text);
+        for (name, query) in self.views.of_database() {
+            self.views.state(&name, query);
+            if self.made.remove(&name).is_some() {
+                self.begin_again();
+            }
+        }
     }
 
     /// A session with what is there now, and nothing that was there before.

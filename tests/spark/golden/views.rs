@@ -5,6 +5,10 @@
 //! They stand in front of the query as statements of their own, so that what a query reads is what
 //! our engine makes of the view's text. A view that the query does not read is left out, as one
 //! that is refused would have the query refused with it.
+//!
+//! Our tables have no database, and neither have those in the answers. Where several databases of a
+//! file have a table of one name, it is a view, too: that of the query that made it in the database
+//! which the file uses.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,12 +24,33 @@ pub struct Views {
     answered: BTreeMap<String, Option<String>>,
     /// As the file's statements have them.
     stated: BTreeMap<String, String>,
+    /// The database in use, in lower case; none at the beginning.
+    database: String,
+    /// By name and database, the queries that have made tables.
+    tables: BTreeMap<(String, String), String>,
 }
 
 impl Views {
     /// Makes a name that of the view of a query; of no view where there is none.
     pub fn set(&mut self, name: &str, query: Option<String>) {
         self.answered.insert(name.to_owned(), query);
+    }
+
+    /// Makes a name that of a view as a statement has it.
+    pub fn state(&mut self, name: &str, query: String) {
+        self.answered.remove(name);
+        self.stated.insert(name.to_owned(), query);
+    }
+
+    /// The tables whose names several databases have, with the queries of those of the one in use.
+    pub fn of_database(&self) -> Vec<(String, String)> {
+        let is_of_several =
+            |name: &str| self.tables.keys().filter(|key| key.0 == *name).count() > 1;
+        let own = self
+            .tables
+            .iter()
+            .filter(|((name, database), _)| *database == self.database && is_of_several(name));
+        own.map(|((name, _), query)| (name.clone(), query.clone())).collect()
     }
 
     /// Takes note of the statements about views in a part of the file. The answers do not say which
@@ -37,8 +62,29 @@ impl Views {
             let (Some(first), Some(last)) = (statement.first(), statement.last()) else { continue };
             let of_all = |at: usize| lexed.lexemes.partition_point(|one| one.span.start < at);
             let (start, end) = (of_all(first.span.start), of_all(last.span.end));
-            self.statement(Cursor::new(&lexed, start, end), last.span.end);
+            let cursor = Cursor::new(&lexed, start, end);
+            if self.about_tables(cursor.clone(), last.span.end).is_none() {
+                self.statement(cursor, last.span.end);
+            }
         }
+    }
+
+    /// Takes note of `USE database` and of a statement that makes a table of a query, which ends at
+    /// a byte; `None` if it is another one.
+    fn about_tables(&mut self, mut cursor: Cursor<'_>, end: usize) -> Option<()> {
+        if cursor.eat_words(&["USE"]).is_some() {
+            self.database = cursor.name("a database").ok()?.text.to_lowercase();
+            return Some(());
+        }
+        cursor.eat_words(&["CREATE", "TABLE"])?;
+        cursor.eat_words(&["IF", "NOT", "EXISTS"]);
+        let name = cursor.name("a table's name").ok()?.text.to_lowercase();
+        while cursor.eat_words(&["AS"]).is_none() {
+            cursor.advance()?;
+        }
+        let query = cursor.lexed.text.get(cursor.here().start..end)?.to_owned();
+        self.tables.insert((name, self.database.clone()), query);
+        Some(())
     }
 
     /// Takes note of a statement that ends at a byte; `None` if it is about no view.
@@ -141,5 +187,22 @@ mod tests {
         views.note("DROP VIEW IF EXISTS v1;");
         views.set("v2", None);
         assert_eq!(views.before("v1 v2"), "");
+    }
+
+    #[test]
+    fn of_tables_with_one_name_that_of_the_database_in_use_is_meant() {
+        let mut views = Views::default();
+        views.note(
+            "USE a; CREATE TABLE t USING parquet AS SELECT 1 AS i; CREATE TABLE u AS SELECT 2",
+        );
+        assert!(views.of_database().is_empty());
+        views.note("USE b; CREATE TABLE T AS SELECT 20 AS i; CREATE TABLE v (i INT)");
+        assert_eq!(views.of_database(), [("t".to_owned(), "SELECT 20 AS i".to_owned())]);
+        views.set("t", None);
+        views.note("USE a");
+        for (name, query) in views.of_database() {
+            views.state(&name, query);
+        }
+        assert_eq!(views.before("FROM t"), "CREATE TEMPORARY VIEW t AS SELECT 1 AS i;\n");
     }
 }

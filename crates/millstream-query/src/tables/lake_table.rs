@@ -14,7 +14,7 @@ use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::object_store::ObjectStoreUrl;
 use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
@@ -30,18 +30,21 @@ use millstream_engine::api::snapshot::{DataFile, DataFiles, Snapshot};
 use millstream_engine::api::source::{Failure, StaticTable};
 use millstream_engine::failures::into_datafusion;
 use millstream_engine::plan::scanned_table::ScannedTable;
+use millstream_sql::query::file_metadata::{field_of, without_hidden};
 use object_store::ObjectMeta;
 use object_store::path::Path;
 use tokio::sync::OnceCell;
 use url::Url;
 
-use super::{buckets, statistics};
+use super::{buckets, file_metadata, statistics};
 use crate::cache::hash::stable_hash;
 
 /// A table as it was when the query began.
 pub struct LakeTable {
     name: String,
     schema: SchemaRef,
+    /// The columns without those that say of which file a row is.
+    own: SchemaRef,
     table: Arc<dyn StaticTable>,
     snapshot: Arc<dyn Snapshot>,
     /// How many scans of it the query has.
@@ -65,7 +68,8 @@ impl LakeTable {
         let (name, snapshot) = (name.to_owned(), table.snapshot().await?);
         let (scans, scanned) = (AtomicUsize::new(1), OnceCell::new());
         let tells_buckets = AtomicBool::new(false);
-        Ok(Self { name, schema, table, snapshot, scans, tells_buckets, scanned })
+        let own = without_hidden(&schema);
+        Ok(Self { name, schema, own, table, snapshot, scans, tells_buckets, scanned })
     }
 
     /// Says how many scans of it the query has, before the first is planned: rows that can be read
@@ -83,7 +87,7 @@ impl LakeTable {
     /// The files of a scan by DataFusion itself, where that gives the table's rows: the table has
     /// still the columns that the query was planned with, and all files are in one store.
     async fn files(&self, filters: &[Filter]) -> Result<Option<DataFiles>, Failure> {
-        if self.table.schema() != self.schema {
+        if self.table.schema() != self.own {
             return Ok(None);
         }
         let found = self.snapshot.data_files(filters).await?;
@@ -96,12 +100,29 @@ impl LakeTable {
 
     async fn scanned(&self) -> Result<&Arc<ScannedTable>, Failure> {
         let open = || async {
-            let scanned = ScannedTable::empty(self.name.clone(), Arc::clone(&self.schema));
+            let scanned = ScannedTable::empty(self.name.clone(), Arc::clone(&self.own));
             let (table, snapshot) = (Arc::clone(&self.table), Arc::clone(&self.snapshot));
             scanned.open_at(table, snapshot, self.scans.load(Ordering::Relaxed)).await?;
             Ok(scanned)
         };
         self.scanned.get_or_try_init(open).await
+    }
+
+    /// The columns of a scan that is not by DataFusion, which knows of no files.
+    fn without_files(&self, projection: Option<&Vec<usize>>) -> Result<Option<Vec<usize>>> {
+        let own = self.own.fields().len();
+        if own == self.schema.fields().len() {
+            return Ok(projection.cloned());
+        }
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let wanted = projection.unwrap_or(&all);
+        if wanted.iter().any(|column| *column >= own) {
+            return plan_err!(
+                "`_metadata` of `{}` is not known: its rows are not those of plain Parquet files",
+                self.name
+            );
+        }
+        Ok(Some(wanted.clone()))
     }
 
     /// A scan by DataFusion itself.
@@ -112,7 +133,10 @@ impl LakeTable {
         found: &DataFiles,
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let columns = Columns::new(&self.schema, &found.partition_columns)?;
+        let hidden = self.schema.fields().iter().skip(self.own.fields().len());
+        let hidden = hidden.map(|field| field.name().clone());
+        let by_file: Vec<String> = found.partition_columns.iter().cloned().chain(hidden).collect();
+        let columns = Columns::new(&self.schema, &by_file)?;
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let wanted = projection.unwrap_or(&all);
         let Some(first) = found.files.first() else {
@@ -195,8 +219,12 @@ impl Columns {
     fn file(&self, file: &DataFile) -> Result<PartitionedFile> {
         let url = parse(&file.url)?;
         let path = Path::from_url_path(url.path());
+        let path = path.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let hidden = self.partitions.iter().filter(|field| field_of(field.name()).is_some());
+        let hidden = hidden.map(|field| file_metadata::value(field.name(), &url, file));
+        let hidden = hidden.collect::<Result<Vec<_>>>()?;
         let meta = ObjectMeta {
-            location: path.map_err(|error| DataFusionError::External(Box::new(error)))?,
+            location: path,
             last_modified: version_time(file, &url[..url::Position::BeforePath]),
             size: file.bytes,
             e_tag: None,
@@ -209,6 +237,7 @@ impl Columns {
         });
         let mut partitioned = PartitionedFile::new_from_meta(meta);
         partitioned.partition_values = values.collect::<Result<_>>()?;
+        partitioned.partition_values.extend(hidden);
         Ok(match file.rows {
             Some(rows) => statistics::with_rows(partitioned, rows, self.schema.file_schema()),
             None => partitioned,
@@ -276,12 +305,17 @@ impl TableProvider for LakeTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let known: Vec<Filter> = filters.iter().filter_map(Filter::of).collect();
+        // The log of a table knows nothing of hidden columns.
+        let is_own = |filter: &&Expr| {
+            filter.column_refs().iter().all(|column| field_of(&column.name).is_none())
+        };
+        let known: Vec<Filter> = filters.iter().filter(is_own).filter_map(Filter::of).collect();
         match self.files(&known).await.map_err(into_datafusion)? {
             Some(found) => self.scan_files(state, projection, &found, limit).await,
             None => {
+                let projection = self.without_files(projection)?;
                 let scanned = self.scanned().await.map_err(into_datafusion)?;
-                scanned.scan(state, projection, filters, limit).await
+                scanned.scan(state, projection.as_ref(), filters, limit).await
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The tables of a query: those that are declared, and those that are named by their path.
 
 pub mod buckets;
+mod file_metadata;
 pub mod lake_table;
 mod statistics;
 
@@ -29,6 +30,9 @@ use lake_table::LakeTable;
 
 /// The formats that a path may have in front of it: ``delta.`/lake/orders` ``.
 const FORMATS: &[&str] = &["delta", "parquet", "json", "csv", "text"];
+
+/// Connectors whose tables DataFusion scans file by file.
+const FILES: &[&str] = &["delta", "parquet"];
 
 /// Spark's names for the catalog and the schema of tables that are declared by a name alone. A
 /// table may be called by them, too: `default.orders`.
@@ -229,6 +233,10 @@ impl TableCatalog for Names<'_> {
     fn view(&self, name: &str) -> Option<Range<usize>> {
         let found = self.views.iter().find(|(view, _)| view.text.eq_ignore_ascii_case(name));
         found.map(|(_, query)| query.clone())
+    }
+
+    fn has_files(&self, table: &str) -> bool {
+        self.known(table).is_some_and(|known| FILES.contains(&known.connector.name()))
     }
 
     fn settings(&self) -> Settings {

@@ -133,4 +133,47 @@ async fn settings_say_whether_group_by_sees_aliases_and_what_begins_a_step() {
     assert!(answer(&session, "SELECT 1 AS a |> EXTEND 2 AS b").await.is_ok());
     assert!(answer(&session, "SELECT 1 | 2 AS a").await.is_ok());
     assert!(session.set("spark.sql.groupByAliases", "maybe").is_err());
+
+    let others = "SELECT `(a|b)?+.+` FROM VALUES (1, 2, 3) AS t(a, B, c)";
+    assert!(answer(&session, others).await.is_err());
+    session.set("spark.sql.parser.quotedRegexColumnNames", "true").expect("set");
+    let named = answer(&session, "SELECT c FROM VALUES (1, 2, 3) AS t(a, B, c)").await;
+    assert_eq!(answer(&session, others).await.expect("it runs"), named.expect("it runs"));
+    assert!(answer(&session, "SELECT `(d|e)` FROM VALUES (1) AS t(a)").await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_say_of_which_file_they_are() {
+    let directory = events();
+    let session = session(directory.path());
+    let text = "SELECT _metadata.file_name AS file, count(*) AS n, min(id) AS least \
+                FROM parquet.`events` WHERE _metadata.file_name < 'part-2' \
+                GROUP BY _metadata.file_name ORDER BY file";
+    let expected = "\
++----------------+------+-------+
+| file           | n    | least |
++----------------+------+-------+
+| part-0.parquet | 5000 | 0     |
+| part-1.parquet | 5000 | 5000  |
++----------------+------+-------+";
+    assert_eq!(answer(&session, text).await.expect("it runs"), expected);
+    // `*` shows the table's own columns.
+    let text = "SELECT * FROM (SELECT *, e._metadata.file_size > 0 AS has \
+                FROM parquet.`events` AS e WHERE id = 3)";
+    let expected = "\
++----+---------+--------+---------+------+
+| id | user_id | amount | country | has  |
++----+---------+--------+---------+------+
+| 3  | 9       | 3      | kr      | true |
++----+---------+--------+---------+------+";
+    assert_eq!(answer(&session, text).await.expect("it runs"), expected);
+    let text = "SELECT count(DISTINCT _metadata.file_path) AS n, count_if( \
+                _metadata.file_modification_time > TIMESTAMP '2026-01-01 00:00:00') AS new \
+                FROM parquet.`events`";
+    let counted = answer(&session, text).await.expect("it runs");
+    assert!(counted.contains(&format!("| {FILES} | {} |", FILES * ROWS)), "{counted}");
+    for refused in ["_metadata.row_index", "_metadata.*", "_metadata"] {
+        let text = format!("SELECT {refused} FROM parquet.`events`");
+        assert!(answer(&session, &text).await.is_err(), "{refused}");
+    }
 }

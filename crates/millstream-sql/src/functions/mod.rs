@@ -56,7 +56,7 @@ pub(crate) mod one_zero;
 pub(crate) mod only_row;
 mod operators;
 mod parts;
-mod pattern;
+pub(crate) mod pattern;
 mod pivot_keys;
 mod raising;
 pub(crate) mod random;
@@ -123,6 +123,7 @@ pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStat
         overlay: named("overlay"),
         instr: named("instr"),
         at_index: named("at_index"),
+        element_at: named("element_at"),
         date_part: named("date_part"),
         date_difference: named(spans::DATE_DIFFERENCE),
         date_moved: named(spans::DATE_MOVED),

@@ -37,11 +37,23 @@ pub(super) struct SparkOperators {
     pub overlay: Arc<ScalarUDF>,
     pub instr: Arc<ScalarUDF>,
     pub at_index: Arc<ScalarUDF>,
+    pub element_at: Arc<ScalarUDF>,
     pub date_part: Arc<ScalarUDF>,
     pub date_difference: Arc<ScalarUDF>,
     pub date_moved: Arc<ScalarUDF>,
     pub interval_multiply: Arc<ScalarUDF>,
     pub interval_divide: Arc<ScalarUDF>,
+}
+
+/// Whether `key` is computed of columns, and of the type of the keys of `of`, a map.
+fn is_computed_key(of: &Result<DataType>, key: &Expr, schema: &DFSchema) -> bool {
+    let (Ok(DataType::Map(entries, _)), Ok(given)) = (of, key.get_type(schema)) else {
+        return false;
+    };
+    let DataType::Struct(parts) = entries.data_type() else { return false };
+    let own = parts[0].data_type();
+    let fits = given == *own || (given.is_integer() && own.is_integer());
+    fits && (key.contains_outer() || !key.column_refs().is_empty())
 }
 
 fn planned(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
@@ -60,7 +72,8 @@ impl ExprPlanner for SparkOperators {
         Ok(PlannerResult::Planned(planned(&self.substring, args)))
     }
 
-    /// `array[index]`, which counts from 0.
+    /// `array[index]`, which counts from 0, and `map[key]` where the key is not the same in all
+    /// rows, as DataFusion wants it.
     fn plan_field_access(
         &self,
         expr: RawFieldAccessExpr,
@@ -70,6 +83,9 @@ impl ExprPlanner for SparkOperators {
         match expr.field_access {
             GetFieldAccess::ListIndex { key } if matches!(of, Ok(DataType::List(_))) => {
                 Ok(PlannerResult::Planned(planned(&self.at_index, vec![expr.expr, *key])))
+            }
+            GetFieldAccess::ListIndex { key } if is_computed_key(&of, &key, schema) => {
+                Ok(PlannerResult::Planned(planned(&self.element_at, vec![expr.expr, *key])))
             }
             _ => Ok(PlannerResult::Original(expr)),
         }

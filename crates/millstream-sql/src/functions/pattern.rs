@@ -19,7 +19,7 @@ static CACHE: Mutex<Option<HashMap<String, Arc<Regex>>>> = Mutex::new(None);
 
 /// The compiled `pattern`. Compiling is done once, not for every record batch, and the compiled
 /// form is shared, since the engine learns from the texts that it has seen.
-pub(super) fn compile(pattern: &str) -> Result<Arc<Regex>> {
+pub(crate) fn compile(pattern: &str) -> Result<Arc<Regex>> {
     // The lock is held while compiling: the other threads of a query want the same pattern, and
     // would compile it as well.
     let mut cache = CACHE.lock();

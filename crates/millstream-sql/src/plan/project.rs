@@ -84,11 +84,17 @@ fn refuse_variants(plan: &LogicalPlan, target: &Target<'_>) -> Result<(), Diagno
         .help("write to_json(v) for its JSON, or CAST(v:a AS INT) for a value in it"))
 }
 
+/// The columns of a plan, each called what the query calls it.
 fn columns_of(plan: &LogicalPlan) -> Vec<(Expr, FieldRef)> {
-    let columns = plan.schema().iter();
-    columns
-        .map(|(table, field)| (Expr::Column(Column::from((table, field))), field.clone()))
-        .collect()
+    let columns = plan.schema().iter().map(|(table, field)| {
+        let name = shown(field.name());
+        let named = match name == field.name() {
+            true => field.clone(),
+            false => FieldRef::new(field.as_ref().clone().with_name(name)),
+        };
+        (Expr::Column(Column::from((table, field))), named)
+    });
+    columns.collect()
 }
 
 fn without_declaration(plan: LogicalPlan, target: &Target<'_>) -> Result<LogicalPlan, Diagnostics> {

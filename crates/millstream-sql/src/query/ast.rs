@@ -91,6 +91,14 @@ pub(crate) fn call(name: &str, args: Vec<Expr>, span: tokenizer::Span) -> Expr {
     })
 }
 
+/// Calls of a function for each of `fields`, each around that of the field before.
+pub(crate) fn nested_calls(name: &str, of: Expr, fields: Vec<Ident>) -> Expr {
+    fields.into_iter().fold(of, |of, field| {
+        let span = field.span;
+        call(name, vec![of, text(field.value, span)], span)
+    })
+}
+
 /// A value of a type.
 pub(crate) fn cast(value: Expr, data_type: DataType) -> Expr {
     Expr::Cast {

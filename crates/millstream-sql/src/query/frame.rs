@@ -4,6 +4,7 @@ use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName};
 
 use super::ast::one_part;
+use super::file_metadata;
 use crate::types::{is_variant, list_of};
 
 /// A column by name; its type where it is known, to look into structs.
@@ -11,6 +12,16 @@ use crate::types::{is_variant, list_of};
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) data_type: Option<DataType>,
+    /// It is the same column as one before it, selected again under its name, so that the name can
+    /// only mean that one.
+    pub(crate) is_again: bool,
+}
+
+impl Column {
+    /// A column that is no other one again.
+    pub(crate) fn new(name: String, data_type: Option<DataType>) -> Self {
+        Self { name, data_type, is_again: false }
+    }
 }
 
 /// Something in FROM.
@@ -21,6 +32,8 @@ pub(crate) struct Relation {
     pub(crate) columns: Option<Vec<Column>>,
     /// The relation whose column it has become, for a lateral view.
     pub(crate) within: Option<String>,
+    /// It has hidden columns that say of which file a row is.
+    pub(crate) has_files: bool,
 }
 
 /// A column that a name alone, or `*`, stands for.
@@ -53,6 +66,8 @@ pub(crate) struct Frame {
     pub(crate) grouping: Option<Vec<Expr>>,
     /// The window of event time that the block groups by, as a call.
     pub(crate) window: Option<Expr>,
+    /// It is what a LATERAL subquery sees of the query that it is in.
+    pub(crate) is_before_lateral: bool,
 }
 
 /// A name as declared.
@@ -70,6 +85,13 @@ pub(crate) struct Resolved {
 }
 
 impl Frame {
+    /// What a LATERAL subquery sees behind `count` relations.
+    pub(crate) fn before(&self, count: usize) -> Self {
+        let relations = self.relations.iter().take(count).cloned().collect();
+        let (merged, visible) = (self.merged.clone(), self.visible.clone());
+        Self { relations, merged, visible, is_before_lateral: true, ..Self::default() }
+    }
+
     /// The relation called `name`, whatever its case.
     pub(crate) fn relation(&self, name: &str) -> Option<&Relation> {
         let own = |relation: &&Relation| {
@@ -80,6 +102,9 @@ impl Frame {
 
     /// Looks a name of one or more parts up.
     pub(crate) fn resolve(&self, parts: &[Ident]) -> Option<Resolved> {
+        if let Some(found) = self.of_file(parts) {
+            return Some(found);
+        }
         let (first, rest) = parts.split_first()?;
         if let (Some(relation), Some((column, fields))) =
             (self.relation(&first.value), rest.split_first())
@@ -103,6 +128,28 @@ impl Frame {
         Some(into_fields(Vec::new(), found, rest))
     }
 
+    /// The hidden column that `_metadata.file_name` or `t._metadata.file_name` means.
+    fn of_file(&self, parts: &[Ident]) -> Option<Resolved> {
+        let is_asked = |name: &Ident| name.value.eq_ignore_ascii_case(file_metadata::NAME);
+        let (relation, field) = match parts {
+            [name, field] if is_asked(name) => {
+                let mut columns =
+                    self.relations.iter().flat_map(|one| one.columns.iter().flatten());
+                let mut of_files = self.relations.iter().filter(|one| one.has_files);
+                let only = of_files.next().filter(|_| of_files.next().is_none())?;
+                let is_other = columns.any(|one| one.name.eq_ignore_ascii_case(&name.value));
+                (Some(only).filter(|_| !is_other)?, field)
+            }
+            [table, name, field] if is_asked(name) => {
+                (self.relation(&table.value).filter(|one| one.has_files)?, field)
+            }
+            _ => return None,
+        };
+        let (column, data_type) = file_metadata::hidden(&field.value)?;
+        let (parts, data_type) = (vec![relation.name.clone()?, column], Some(data_type));
+        Some(Resolved { parts, is_field: true, data_type, wrong_field: None, array_at: None })
+    }
+
     /// The columns of `name.*`: of a relation, or of a struct.
     pub(super) fn wildcard(&self, name: &ObjectName) -> Option<Vec<Column>> {
         if let Some(relation) = one_part(name).and_then(|name| self.relation(&name)) {
@@ -110,10 +157,9 @@ impl Frame {
         }
         let parts: Vec<Ident> = name.0.iter().filter_map(|part| part.as_ident().cloned()).collect();
         let DataType::Struct(fields) = self.resolve(&parts)?.data_type? else { return None };
-        let fields = fields.iter().map(|field| Column {
-            name: field.name().clone(),
-            data_type: known(field.data_type().clone()),
-        });
+        let fields = fields
+            .iter()
+            .map(|field| Column::new(field.name().clone(), known(field.data_type().clone())));
         Some(fields.collect())
     }
 
@@ -133,10 +179,12 @@ impl Frame {
         }
     }
 
-    /// What a column that a join has made of two stands for.
+    /// What a column that a join has made of two stands for, where no other has its name.
     pub(crate) fn merged_value(&self, name: &str) -> Option<&Expr> {
-        let is_meant = |one: &&Visible| one.is_merged && one.column.name.eq_ignore_ascii_case(name);
-        self.visible.iter().flatten().find(is_meant).map(|one| &one.value)
+        let visible = self.visible.iter().flatten();
+        let mut named = visible.filter(|one| one.column.name.eq_ignore_ascii_case(name));
+        let first = named.next().filter(|one| one.is_merged)?;
+        named.next().is_none().then_some(&first.value)
     }
 
     /// The alias of the SELECT list called `name`, whatever its case.
@@ -151,7 +199,7 @@ fn spelled<'a>(columns: impl Iterator<Item = &'a Column>, name: &str) -> Option<
         columns.filter(|column| column.name.eq_ignore_ascii_case(name)).collect();
     let exact = near.iter().find(|column| column.name == name);
     let first = near.first()?;
-    let same = near.iter().all(|column| column.name == first.name);
+    let same = near.iter().all(|column| column.is_again || column.name == first.name);
     exact.or(same.then_some(first)).copied()
 }
 

@@ -162,7 +162,7 @@ fn read<'a>(
 }
 
 fn column(name: &str, data_type: Option<DataType>) -> Column {
-    Column { name: name.to_owned(), data_type }
+    Column::new(name.to_owned(), data_type)
 }
 
 /// The columns of `explode`, `posexplode` and `inline` of a value of a type, where it is known;

@@ -14,6 +14,19 @@ use crate::diagnostic::Diagnostic;
 use crate::syntax::cursor::Cursor;
 use crate::syntax::lexer::Lexed;
 
+/// The names of a function's parameters in lower case, by which DataFusion knows them.
+pub(super) fn parameters(lambda: &mut LambdaFunction) -> Vec<String> {
+    let parameters = match &mut lambda.params {
+        OneOrManyWithParens::One(parameter) => std::slice::from_mut(parameter),
+        OneOrManyWithParens::Many(parameters) => parameters.as_mut_slice(),
+    };
+    let names = parameters.iter_mut().map(|parameter| {
+        parameter.name.value = parameter.name.value.to_lowercase();
+        parameter.name.value.clone()
+    });
+    names.collect()
+}
+
 /// A function, how many values come before its functions, and how many parameters each of those
 /// has, at least and at most.
 struct Shape {

@@ -4,8 +4,8 @@
 //! trial; a query's own is remembered by where its subquery begins ([`beginning`]).
 
 use datafusion::sql::sqlparser::ast::{
-    ObjectName, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins,
-    WildcardAdditionalOptions,
+    Expr, Ident, ObjectName, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor,
+    TableWithJoins, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
@@ -51,6 +51,27 @@ pub(crate) fn columns_of(
         SelectItem::ExprWithAlias { expr, alias }
     });
     Some(columns.collect())
+}
+
+/// The column before a LATERAL subquery that a name in it means, where queries further out have one
+/// of the name as well: DataFusion does not tell these apart. `frames` are those in sight, the
+/// innermost first.
+pub(super) fn nearest<'a>(
+    mut frames: impl Iterator<Item = &'a Frame>,
+    name: &Ident,
+) -> Option<Expr> {
+    let one = std::slice::from_ref(name);
+    let frame = loop {
+        let frame = frames.next()?;
+        if frame.result_first && frame.alias(&name.value).is_some() {
+            return None;
+        }
+        if frame.resolve(one).is_some() {
+            break frame;
+        }
+    };
+    let is_hidden = frame.is_before_lateral && frames.any(|around| around.resolve(one).is_some());
+    is_hidden.then(|| frame.below(&name.value)).flatten()
 }
 
 /// Whether a FROM clause has such a subquery.

@@ -102,6 +102,11 @@ pub trait TableCatalog {
     fn view(&self, _name: &str) -> Option<Range<usize>> {
         None
     }
+    /// Whether the rows of a declared table are those of files, of which a query can ask by
+    /// `_metadata`.
+    fn has_files(&self, _table: &str) -> bool {
+        false
+    }
     /// How the query is read.
     fn settings(&self) -> Settings {
         Settings::default()

@@ -20,7 +20,7 @@ use super::parse::parse;
 use super::prepared::{NotThere, ReadMode, STREAM_PREFIX, TableCatalog, TableRead};
 use super::routines::expand::expand;
 use super::streams::{AsOf, Mark, SubqueryWatermark, Watermark};
-use super::{laterals, recursion, table_calls};
+use super::{file_metadata, laterals, recursion, table_calls};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::suggest;
 use crate::recursion::{LEVELS_MAX, planned_name};
@@ -50,6 +50,7 @@ pub(crate) fn resolve(
         size: 0,
         nesting: Vec::new(),
         reads: Vec::new(),
+        asks_for_files: file_metadata::is_asked_for(lexed),
         found: Diagnostics::default(),
     };
     let _: ControlFlow<()> = VisitMut::visit(query, &mut resolver);
@@ -102,6 +103,8 @@ struct Resolver<'a> {
     /// The expressions being visited, outermost first.
     nesting: Vec<Nested>,
     reads: Vec<TableRead>,
+    /// The text names `_metadata`.
+    asks_for_files: bool,
     found: Diagnostics,
 }
 
@@ -439,7 +442,10 @@ impl Resolver<'_> {
         if before > 0 && mode == ReadMode::Batch && watermark.is_none() {
             return Ok(registered_as);
         }
-        let schema = self.catalog.schema(&table, mode, span)?;
+        let mut schema = self.catalog.schema(&table, mode, span)?;
+        if mode == ReadMode::Batch && self.asks_for_files && self.catalog.has_files(&table) {
+            schema = file_metadata::with_hidden(schema);
+        }
         let read = TableRead {
             table,
             mode,

@@ -10,13 +10,13 @@ use std::ops::ControlFlow;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    CeilFloorKind, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart,
-    OneOrManyWithParens, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    Spanned, TableFactor, UnaryOperator, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
+    CeilFloorKind, Expr, Function, FunctionArguments, Ident, ObjectName, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Spanned, TableFactor, UnaryOperator, VisitMut,
+    VisitorMut, WildcardAdditionalOptions, With,
 };
 
 use super::ast::{
-    arguments_mut, call, function_name, generator_name, one_part, quoted_ident, take, text,
+    arguments_mut, function_name, generator_name, nested_calls, one_part, quoted_ident, take,
 };
 use super::casts::as_int;
 use super::frame::{Frame, Resolved};
@@ -26,11 +26,11 @@ use super::prepared::{ReadMode, TableRead};
 use super::scope::Scopes;
 use super::settings::Settings;
 use super::{
-    aggregates, blocks, casts, generators, grouping, interval_columns, intervals, lambda_calls,
-    lateral, lateral_alias, lateral_values, laterals, legacy, like, listagg, operators,
-    outer_aggregates, percentiles, result_names, rows, schema_calls, several_generators, sorting,
-    structs, time_literals, twins, units, using, variant_paths, wildcards, window_calls, words,
-    wrong_fields,
+    aggregates, blocks, casts, commuted, generators, grouping, hidden_sides, interval_columns,
+    intervals, lambda_calls, lateral, lateral_alias, lateral_values, laterals, legacy, like,
+    listagg, nearest_sides, operators, outer_aggregates, paths, percentiles, result_names, rows,
+    same_names, schema_calls, several_generators, sorting, stars, structs, time_literals, twins,
+    uncovered, units, using, variant_paths, wildcards, window_calls, words, wrong_fields,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::recursion::levels;
@@ -62,7 +62,7 @@ pub(crate) fn rewrite_over(
         settings,
         depth: 0,
         is_one_select: false,
-        scopes: Scopes::new(tables),
+        scopes: Scopes::new(tables, settings.names_are_patterns),
         frames: Vec::new(),
         hidden: Vec::new(),
         taken: Vec::new(),
@@ -123,10 +123,19 @@ impl VisitorMut for Rewriter<'_> {
         }
         self.taken.push((with, known));
         if self.is_batch {
+            same_names::separate(query);
+            commuted::as_keys(query);
             outer_aggregates::into_conditions(query, &mut self.scopes);
         }
         if self.depth == 1 {
             self.is_one_select = matches!(query.body.as_ref(), SetExpr::Select(_));
+        }
+        if self.is_batch && self.depth == 1 {
+            uncovered::name_apart(query, &mut self.scopes);
+        }
+        if let SetExpr::Select(select) = query.body.as_mut() {
+            // What is refused is said where the SELECT itself is visited.
+            let _ = self.expand_stars(select);
         }
         let mut frame = self.scopes.frame_of_body(&query.body);
         if let SetExpr::Select(select) = query.body.as_ref() {
@@ -154,6 +163,8 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         select.named_window.iter_mut().for_each(intervals::frame_of_window);
+        let expanded = self.expand_stars(select);
+        self.found.0.extend(expanded.err());
         if self.is_batch {
             let made = several_generators::into_views(self.lexed, select, &mut self.scopes);
             self.found.0.extend(made.err());
@@ -164,7 +175,9 @@ impl VisitorMut for Rewriter<'_> {
         self.found.0.extend(lateral_values::put_in(self.lexed, select, &frame, result, size));
         let around: Vec<&Frame> = self.visible().filter(|around| !around.result_first).collect();
         let alias = lateral_alias::check(self.lexed, select, &frame, &around);
+        let side = nearest_sides::check(self.lexed, select, &frame, &around);
         self.found.0.extend(alias);
+        self.found.0.extend(side);
         self.found.0.extend(self.settings.check_grouping(self.lexed, select, &frame));
         self.found.0.extend(blocks::into_read_form(self.lexed, select, &frame));
         if !select.lateral_views.is_empty() {
@@ -177,6 +190,7 @@ impl VisitorMut for Rewriter<'_> {
             select.having.iter_mut().for_each(blocks::as_condition);
             blocks::having_of_all_rows(select);
             self.found.0.extend(twins::check(self.lexed, select, &frame));
+            self.found.0.extend(hidden_sides::check(self.lexed, select, &frame));
             self.found.0.extend(generators::as_key(self.lexed, select, &frame));
             if !self.is_outermost() {
                 twins::expand(select, &frame);
@@ -232,16 +246,7 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if let Expr::Lambda(lambda) = expr {
-            let parameters = match &mut lambda.params {
-                OneOrManyWithParens::One(parameter) => std::slice::from_mut(parameter),
-                OneOrManyWithParens::Many(parameters) => parameters.as_mut_slice(),
-            };
-            // DataFusion knows parameters by their names in lower case.
-            let names = parameters.iter_mut().map(|parameter| {
-                parameter.name.value = parameter.name.value.to_lowercase();
-                parameter.name.value.clone()
-            });
-            self.parameters.push(names.collect());
+            self.parameters.push(lambda_calls::parameters(lambda));
             as_int(&mut lambda.body);
             // The checkpoints of streams know such rows by other names.
             if self.is_batch {
@@ -267,8 +272,21 @@ impl Rewriter<'_> {
     fn complete(&self, select: &Select, frame: &mut Frame) {
         if self.is_batch {
             frame.doubled = twins::doubled(select, frame);
+            let visible = frame.visible.take();
+            frame.visible = visible.or_else(|| hidden_sides::visible(select, &frame.relations));
         }
         using::merge_columns(select, frame, self.is_within());
+    }
+
+    /// Puts columns in the places of `*` where DataFusion does not know it.
+    fn expand_stars(&mut self, select: &mut Select) -> Result<(), Diagnostic> {
+        let patterns = self.settings.names_are_patterns;
+        if !self.scopes.has_files && !stars::are_in(select, patterns) {
+            return Ok(());
+        }
+        let frame = self.scopes.frame(select);
+        let around: Vec<&Frame> = self.visible().filter(|around| !around.result_first).collect();
+        stars::expand(self.lexed, select, &frame, &around, patterns)
     }
 
     /// Whether the SELECT being visited makes the rows of the result.
@@ -285,13 +303,10 @@ impl Rewriter<'_> {
         all.filter(move |(at, _)| !is_hidden(*at)).map(|(_, frame)| frame)
     }
 
-    /// What a LATERAL subquery sees of the SELECT in whose FROM it is: the relations before it.
+    /// What a LATERAL subquery sees of the SELECT in whose FROM it is.
     fn before(&self) -> Frame {
-        let Some(frame) = self.frames.last() else { return Frame::default() };
         let count = self.visited.last().copied().unwrap_or(0);
-        let relations = frame.relations.iter().take(count).cloned().collect();
-        let (merged, visible) = (frame.merged.clone(), frame.visible.clone());
-        Frame { relations, merged, visible, ..Frame::default() }
+        self.frames.last().map(|frame| frame.before(count)).unwrap_or_default()
     }
 
     /// Whether a query around the one being visited has columns that a name in it can mean.
@@ -386,10 +401,8 @@ impl Rewriter<'_> {
                 return Ok(items);
             }
             if let Some(spelled) = &relation.name {
-                name = ObjectName(vec![ObjectNamePart::Identifier(Ident {
-                    value: spelled.clone(),
-                    ..parts[0].clone()
-                })]);
+                let spelled = Ident { value: spelled.clone(), ..parts[0].clone() };
+                name = ObjectName::from(vec![spelled]);
             }
         } else if let Some(DataType::Struct(fields)) =
             self.frame().resolve(&parts).and_then(|found| found.data_type)
@@ -397,6 +410,10 @@ impl Rewriter<'_> {
             return Ok(wildcards::of_struct(&parts, &fields, &options));
         } else if let Some(items) = laterals::columns_of(&self.frames, &name, &options) {
             return Ok(items);
+        } else if let Some(DataType::Struct(fields)) =
+            self.outer(&parts).and_then(|found| found.data_type)
+        {
+            return Ok(wildcards::of_struct(&parts, &fields, &options));
         }
         let kind = SelectItemQualifiedWildcardKind::ObjectName(name);
         Ok(vec![SelectItem::QualifiedWildcard(kind, options)])
@@ -495,9 +512,12 @@ impl Rewriter<'_> {
 
     /// What a column that a join has made of two stands for.
     fn merged_value(&self, ident: &Ident) -> Option<Expr> {
-        let has_merged = self.frames.iter().any(|frame| frame.visible.is_some());
-        if !has_merged || self.parameter(&ident.value).is_some() {
+        let is_special = |frame: &Frame| frame.visible.is_some() || frame.is_before_lateral;
+        if !self.frames.iter().any(is_special) || self.parameter(&ident.value).is_some() {
             return None;
+        }
+        if let Some(column) = laterals::nearest(self.visible(), ident) {
+            return Some(column);
         }
         let knows = |frame: &&Frame| {
             frame.merged_value(&ident.value).is_some()
@@ -543,11 +563,7 @@ impl Rewriter<'_> {
                 return Ok(());
             }
             if let [first, second, ..] = frame.ambiguous(&ident.value).as_slice() {
-                let name = &ident.value;
-                let message = format!("`{name}` is a column of both `{first}` and `{second}`");
-                let help = format!("say which: {first}.{name} or {second}.{name}");
-                let span = self.lexed.span(ident.span);
-                return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
+                return Err(twins::of_both(self.lexed, ident, [first, second]));
             }
             let found = frame.resolve(std::slice::from_ref(ident));
             let found = found.map(|found| found.parts[0].clone());
@@ -559,16 +575,12 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// Gives a path its declared spelling; one through an array of structs becomes calls of
-    /// `field_of`.
+    /// Gives a path its declared spelling; one that DataFusion does not read becomes calls.
     fn compound(&self, parts: &mut Vec<Ident>) -> Result<Option<Expr>, Diagnostic> {
         if let Some(spelled) = self.parameter(&parts[0].value) {
             let fields = parts.split_off(1);
             let parameter = Expr::Identifier(quoted_ident(spelled.clone(), parts[0].span));
-            return Ok(Some(fields.into_iter().fold(parameter, |of, field| {
-                let span = field.span;
-                call("get_field", vec![of, text(field.value, span)], span)
-            })));
+            return Ok(Some(nested_calls("get_field", parameter, fields)));
         }
         let mut frames = self.frames.iter().rev();
         let found = frames.find_map(|frame| frame.resolve(parts).map(|found| (frame, found)));
@@ -577,25 +589,14 @@ impl Rewriter<'_> {
             return Err(twins::ambiguous(self.lexed, parts));
         }
         if let Some((at, known)) = &found.wrong_field {
-            return Err(wrong_fields::refused(
-                self.lexed,
-                &parts[*at],
-                &found.parts[*at - 1],
-                known,
-            ));
+            let (part, of) = (&parts[*at], &found.parts[*at - 1]);
+            return Err(wrong_fields::refused(self.lexed, part, of, known));
         }
+        // The name of a column that says of which file a row is has fewer parts.
+        parts.truncate(found.parts.len());
         for (part, spelled) in parts.iter_mut().zip(found.parts) {
             part.value = spelled;
         }
-        let Some(at) = found.array_at else { return Ok(None) };
-        let fields = parts.split_off(at);
-        let array = match parts.as_slice() {
-            [only] => Expr::Identifier(only.clone()),
-            several => Expr::CompoundIdentifier(several.to_vec()),
-        };
-        Ok(Some(fields.into_iter().fold(array, |of, field| {
-            let span = field.span;
-            call("field_of", vec![of, text(field.value, span)], span)
-        })))
+        Ok(paths::in_calls(&self.frames, frame, parts, found.array_at))
     }
 }

@@ -4,7 +4,7 @@
 //! as the column, alias or table they can only mean. A name that is not found, or that could mean
 //! two things, stays unchanged: DataFusion then reports it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
@@ -17,7 +17,7 @@ use super::ast::{generator, item_expr, one_part};
 use super::frame::{Column, Frame, Relation};
 use super::naming::item_name;
 use super::wildcards::{excepted, replacement};
-use super::{generators, grouping, shapes, twins, using, window_calls};
+use super::{file_metadata, generators, grouping, shapes, stars, twins, using, window_calls};
 
 /// The columns of the tables that a query can name.
 pub(crate) struct Scopes {
@@ -26,12 +26,18 @@ pub(crate) struct Scopes {
     pub(crate) ctes: Vec<(String, Option<Vec<Column>>)>,
     /// How many names were made.
     numbers: usize,
+    /// Names in backticks are patterns.
+    patterns: bool,
+    /// Some of the tables have hidden columns.
+    pub(crate) has_files: bool,
 }
 
 impl Scopes {
-    /// `tables` are the columns of what is read, by registered name.
-    pub(crate) fn new(tables: HashMap<String, SchemaRef>) -> Self {
-        Self { tables, ctes: Vec::new(), numbers: 0 }
+    /// `tables` are the columns of what is read, by registered name; `patterns` says whether names
+    /// in backticks are patterns.
+    pub(crate) fn new(tables: HashMap<String, SchemaRef>, patterns: bool) -> Self {
+        let has_files = tables.values().any(|schema| file_metadata::is_in(schema));
+        Self { tables, ctes: Vec::new(), numbers: 0, patterns, has_files }
     }
 
     /// A number for names that no query has, another one each time.
@@ -77,7 +83,16 @@ impl Scopes {
             | TableFactor::Unpivot { alias, .. } => (None, alias, None),
             _ => (None, &None, None),
         };
-        relations.push(aliased(name, alias.as_ref(), columns));
+        let relation = aliased(name, alias.as_ref(), columns);
+        relations.push(Relation { has_files: self.is_of_files(factor), ..relation });
+    }
+
+    /// Whether the rows of a relation are those of files that the query asks for.
+    fn is_of_files(&self, factor: &TableFactor) -> bool {
+        let TableFactor::Table { name, args: None, .. } = factor else { return false };
+        let Some(name) = one_part(name) else { return false };
+        let is_table = self.has_files && !self.ctes.iter().any(|(known, _)| *known == name);
+        is_table && self.tables.get(&name).is_some_and(|schema| file_metadata::is_in(schema))
     }
 
     fn table(&self, name: &str) -> Option<Vec<Column>> {
@@ -85,10 +100,13 @@ impl Scopes {
         if let Some((_, columns)) = cte {
             return columns.clone();
         }
-        let columns = self.tables.get(name)?.fields().iter().map(|field| Column {
-            name: field.name().clone(),
-            data_type: Some(field.data_type().clone()),
-        });
+        let columns = self
+            .tables
+            .get(name)?
+            .fields()
+            .iter()
+            .filter(|field| file_metadata::field_of(field.name()).is_none())
+            .map(|field| Column::new(field.name().clone(), Some(field.data_type().clone())));
         Some(columns.collect())
     }
 
@@ -114,17 +132,34 @@ impl Scopes {
         match body {
             SetExpr::Select(select) => self.columns_of_select(select),
             SetExpr::Query(query) => self.columns_of_query(query),
-            SetExpr::SetOperation { left, .. } => self.columns_of_body(left),
+            SetExpr::SetOperation { left, right, .. } => {
+                let columns = self.columns_of_body(left)?;
+                Some(self.again_in_both(columns, right))
+            }
             SetExpr::Values(values) => Some(columns_of_values(values)),
             _ => None,
         }
     }
 
+    /// The columns of a set operation: those of its left side, of which one is another one again
+    /// where it is so on the right side, too.
+    fn again_in_both(&mut self, mut columns: Vec<Column>, right: &SetExpr) -> Vec<Column> {
+        if columns.iter().any(|column| column.is_again) {
+            let right = self.columns_of_body(right).unwrap_or_default();
+            for (at, column) in columns.iter_mut().enumerate() {
+                column.is_again &= right.get(at).is_some_and(|column| column.is_again);
+            }
+        }
+        columns
+    }
+
     fn columns_of_select(&mut self, select: &Select) -> Option<Vec<Column>> {
         let frame = self.frame(select);
-        let mut columns = Vec::new();
+        let (mut columns, mut plain) = (Vec::new(), HashSet::new());
         for item in &select.projection {
             match item {
+                // The columns come with the visit of the SELECT itself.
+                item if stars::is_several(item, self.patterns) => return None,
                 SelectItem::Wildcard(options) if using::merges(&select.from) => {
                     let all = using::joined(&select.from, &frame.relations)?.columns;
                     let kept = all.iter().map(|one| &one.column);
@@ -155,7 +190,8 @@ impl Scopes {
                 }
                 item => {
                     let data_type = item_expr(item).and_then(|expr| frame.data_type(expr));
-                    columns.push(Column { name: item_name(item)?, data_type });
+                    let is_again = !plain.insert(twins::plain_column(item, &frame, columns.len()));
+                    columns.push(Column { name: item_name(item)?, data_type, is_again });
                 }
             }
         }
@@ -206,7 +242,8 @@ impl Scopes {
     }
 }
 
-/// The columns of an inline table, with the types of those that are structs alike in all rows.
+/// The columns of an inline table, with the types of those that are structs alike in all rows, or
+/// arrays of such structs.
 fn columns_of_values(values: &Values) -> Vec<Column> {
     let frame = Frame::default();
     let width = values.rows.first().map_or(0, |row| row.content.len());
@@ -214,10 +251,25 @@ fn columns_of_values(values: &Values) -> Vec<Column> {
         let types = values.rows.iter().map(|row| frame.data_type(row.content.get(at)?));
         let mut types = types.map(|data_type| data_type.filter(|of| of.is_nested()));
         let first = types.next().flatten();
-        let is_one = matches!(first, Some(DataType::Struct(_))) && types.all(|of| of == first);
-        Column { name: format!("col{}", at + 1), data_type: first.filter(|_| is_one) }
+        let is_one = match &first {
+            Some(DataType::Struct(_)) => types.all(|of| of == first),
+            Some(DataType::List(item)) if matches!(item.data_type(), DataType::Struct(_)) => {
+                types.all(|of| of == first || is_without_items(of.as_ref()))
+            }
+            _ => false,
+        };
+        Column::new(format!("col{}", at + 1), first.filter(|_| is_one))
     });
     columns.collect()
+}
+
+/// Whether a value in a column of arrays is `array()`, or not known to have items, as NULL is.
+fn is_without_items(data_type: Option<&DataType>) -> bool {
+    match data_type {
+        None => true,
+        Some(DataType::List(item)) => item.data_type().is_null(),
+        Some(_) => false,
+    }
 }
 
 /// The relation of a lateral view; `within` is the relation that has its column.
@@ -229,9 +281,10 @@ pub(crate) fn lateral_relation(
     let names = view.lateral_col_alias.as_slice();
     let columns = generators::columns(frame, &view.lateral_view, names).unwrap_or_else(|| {
         let names = names.iter().map(|name| name.value.clone());
-        names.map(|name| Column { name, data_type: None }).collect()
+        names.map(|name| Column::new(name, None)).collect()
     });
-    Relation { name: one_part(&view.lateral_view_name), columns: Some(columns), within }
+    let name = one_part(&view.lateral_view_name);
+    Relation { name, columns: Some(columns), within, has_files: false }
 }
 
 impl Frame {
@@ -282,17 +335,22 @@ fn aliased(
     alias: Option<&TableAlias>,
     mut columns: Option<Vec<Column>>,
 ) -> Relation {
-    let Some(alias) = alias else { return Relation { name, columns, within: None } };
+    let Some(alias) = alias else { return plain_relation(name, columns) };
     if !alias.columns.is_empty() {
         let types = columns.unwrap_or_default();
         let names = alias.columns.iter().enumerate();
-        let renamed = names.map(|(index, column)| Column {
-            name: column.name.value.clone(),
-            data_type: types.get(index).and_then(|column| column.data_type.clone()),
+        let renamed = names.map(|(index, column)| {
+            let data_type = types.get(index).and_then(|column| column.data_type.clone());
+            Column::new(column.name.value.clone(), data_type)
         });
         columns = Some(renamed.collect());
     }
-    Relation { name: Some(alias.name.value.clone()), columns, within: None }
+    plain_relation(Some(alias.name.value.clone()), columns)
+}
+
+/// A relation as it stands in FROM, called `name` if it has a name.
+fn plain_relation(name: Option<String>, columns: Option<Vec<Column>>) -> Relation {
+    Relation { name, columns, within: None, has_files: false }
 }
 
 /// The columns of an item that is a generator.
@@ -310,7 +368,7 @@ fn generated(frame: &Frame, item: &SelectItem) -> Option<Vec<Column>> {
 /// A column of `*`, with another type where an expression takes its place.
 fn replaced(options: &WildcardAdditionalOptions, frame: &Frame, column: &Column) -> Column {
     match replacement(options, &column.name) {
-        Some(expr) => Column { name: column.name.clone(), data_type: frame.data_type(expr) },
+        Some(expr) => Column::new(column.name.clone(), frame.data_type(expr)),
         None => column.clone(),
     }
 }

@@ -46,6 +46,9 @@ pub struct Settings {
     /// `spark.sql.legacy.negativeIndexInArrayInsert`: `array_insert` at -1 is before the last
     /// element.
     pub inserts_before_last: bool,
+    /// `spark.sql.parser.quotedRegexColumnNames`: a name in backticks in a SELECT list is a pattern
+    /// for names.
+    pub names_are_patterns: bool,
 }
 
 impl Default for Settings {
@@ -53,6 +56,7 @@ impl Default for Settings {
         Self {
             group_by_aliases: true,
             bar_begins_step: true,
+            names_are_patterns: false,
             digits_give_way: true,
             joins_bytes_as_text: false,
             picks_bytes_as_text: false,
@@ -86,6 +90,7 @@ impl Settings {
         Some(match key {
             "spark.sql.groupByAliases" => &mut self.group_by_aliases,
             "spark.sql.parser.singleCharacterPipeOperator.enabled" => &mut self.bar_begins_step,
+            "spark.sql.parser.quotedRegexColumnNames" => &mut self.names_are_patterns,
             "spark.sql.decimalOperations.allowPrecisionLoss" => &mut self.digits_give_way,
             "spark.sql.function.concatBinaryAsString" => &mut self.joins_bytes_as_text,
             "spark.sql.function.eltOutputAsString" => &mut self.picks_bytes_as_text,

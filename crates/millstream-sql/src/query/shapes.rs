@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{AccessExpr, Expr, Function, Ident, Value, 
 
 use super::ast::{arguments, function_name};
 use super::frame::Frame;
-use super::streams::ALL_COLUMNS;
+use super::star_tokens::ALL_COLUMNS;
 use crate::functions::collections::map_of_texts;
 use crate::functions::records::{decoded_type, schema_text};
 use crate::functions::types::schema_of;
@@ -92,6 +92,7 @@ fn of_struct(frame: &Frame, values: &[Expr]) -> Option<DataType> {
             Expr::Named { expr, name } => (name.value.clone(), expr.as_ref()),
             Expr::Identifier(ident) => (named(ident)?, value),
             Expr::CompoundIdentifier(parts) => (named(parts.last()?)?, value),
+            Expr::Function(call) if function_name(call) == ALL_COLUMNS => return None,
             other => (format!("col{}", at + 1), other),
         };
         Some(Field::new(name, or_unknown(frame, value), true))

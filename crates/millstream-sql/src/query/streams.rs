@@ -14,6 +14,8 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use super::brackets::Brackets;
 use super::lambda_calls::is_exists_call;
+use super::star_tokens::{self, ALL_COLUMNS};
+use super::token_ends::{keys_of_distinct, parenthesis_at_end, subquery_at_end};
 use super::typed_numbers::TypedNumber;
 use super::{dialects, scripts};
 use crate::diagnostic::{Diagnostic, Span};
@@ -82,9 +84,6 @@ pub(crate) struct Extracted {
     pub(crate) subqueries: Vec<SubqueryWatermark>,
 }
 
-/// Stands for `*` within `struct(*)`, where sqlparser takes only expressions.
-pub(crate) const ALL_COLUMNS: &str = "__all_columns";
-
 /// In which part of a query the tokens of one parenthesis are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Clause {
@@ -93,6 +92,10 @@ enum Clause {
     /// A parenthesis right within FROM, which may group joins.
     WithinFrom,
     Struct,
+    /// The arguments of `count`, whose `*` is no columns.
+    Counted,
+    /// The names behind `* EXCEPT`.
+    Except,
     Other,
 }
 
@@ -159,22 +162,34 @@ impl Extraction<'_> {
             return Ok(());
         }
         let Some(lexeme) = self.cursor.peek() else { return Ok(()) };
+        if self.clauses.last() == Some(&Clause::Except)
+            && let Some((length, token)) = star_tokens::path(&self.cursor)
+        {
+            self.out.tokens.push(TokenWithSpan { token, span: lexeme.at });
+            self.cursor.at += length;
+            return Ok(());
+        }
         if self.may_start_table() {
             self.table_in_parentheses(lexeme)?;
         }
         if self.may_start_table() && matches!(lexeme.token, Token::Word(_)) {
             self.last_table = Some(lexeme.span.start);
         }
-        let token = match lexeme.token {
-            Token::Mul if self.stands_for_columns() => Token::make_word(ALL_COLUMNS, None),
-            _ if is_exists_call(&self.cursor) && !self.brackets.is_query(self.cursor.at + 1) => {
-                Token::make_word("exists", Some('`'))
-            }
-            _ => lexeme.token.clone(),
+        let is_star = lexeme.token == Token::Mul && self.stands_for_columns();
+        let is_call = is_star && star_tokens::has_except(&self.cursor);
+        let is_call_of_exists =
+            || is_exists_call(&self.cursor) && !self.brackets.is_query(self.cursor.at + 1);
+        let token = if is_star {
+            Token::make_word(ALL_COLUMNS, None)
+        } else if is_call_of_exists() {
+            Token::make_word("exists", Some('`'))
+        } else {
+            lexeme.token.clone()
         };
         self.follow(lexeme);
         self.out.tokens.push(TokenWithSpan { token, span: lexeme.at });
-        self.cursor.advance();
+        // The word EXCEPT between the name and its arguments is left out.
+        self.cursor.at += 1 + usize::from(is_call);
         Ok(())
     }
 
@@ -221,6 +236,8 @@ impl Extraction<'_> {
                 Clause::From | Clause::WithinFrom if self.groups_joins() => Clause::WithinFrom,
                 Clause::From | Clause::WithinFrom => Clause::Other,
                 _ if self.previous().is_some_and(|last| last.is_word("STRUCT")) => Clause::Struct,
+                _ if self.previous().is_some_and(|last| last.is_word("COUNT")) => Clause::Counted,
+                _ if star_tokens::opens_except(&self.cursor) => Clause::Except,
                 _ => Clause::Other,
             }),
             Token::RParen if self.clauses.len() > 1 => {
@@ -508,16 +525,14 @@ impl Extraction<'_> {
         is_minus
     }
 
-    /// True for the `*` of `struct(*)` and `struct(t.*)`.
+    /// True for a `*` among values, as in `struct(*)`; not that of `count(*)`.
     fn stands_for_columns(&self) -> bool {
-        self.clauses.last() == Some(&Clause::Struct)
-            && self.previous().is_some_and(|last| {
-                matches!(last.token, Token::LParen | Token::Comma | Token::Period)
-            })
-            && self
-                .cursor
-                .nth(1)
-                .is_some_and(|next| matches!(next.token, Token::RParen | Token::Comma))
+        let is_among_values = match self.clauses.last() {
+            Some(Clause::Struct) => true,
+            Some(Clause::Other) => self.clauses.len() > 1,
+            _ => false,
+        };
+        is_among_values && star_tokens::is_star(&self.cursor)
     }
 }
 
@@ -553,39 +568,4 @@ fn interval_text(parts: &[Lexeme]) -> String {
         other => other.to_string(),
     });
     words.collect::<Vec<_>>().join(" ")
-}
-
-/// Where the parenthesis begins that the tokens end with.
-fn parenthesis_at_end(tokens: &[TokenWithSpan]) -> Option<usize> {
-    let mut depth = 0_usize;
-    let open = tokens.iter().rposition(|token| {
-        match token.token {
-            Token::RParen => depth += 1,
-            Token::LParen => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        depth == 0
-    })?;
-    (tokens[open].token == Token::LParen).then_some(open)
-}
-
-fn is_word(tokens: &[TokenWithSpan], at: usize, words: &[&str]) -> bool {
-    match tokens.get(at).map(|token| &token.token) {
-        Some(Token::Word(found)) => words.iter().any(|word| found.value.eq_ignore_ascii_case(word)),
-        _ => false,
-    }
-}
-
-/// Where the parenthesis of `DISTINCT ON (...)` begins that the tokens end with.
-fn keys_of_distinct(tokens: &[TokenWithSpan]) -> Option<usize> {
-    let open = parenthesis_at_end(tokens)?;
-    let follows =
-        open >= 2 && is_word(tokens, open - 1, &["ON"]) && is_word(tokens, open - 2, &["DISTINCT"]);
-    follows.then_some(open)
-}
-
-/// Where the subquery begins that the tokens end with.
-fn subquery_at_end(tokens: &[TokenWithSpan]) -> Option<usize> {
-    let open = parenthesis_at_end(tokens)?;
-    is_word(tokens, open + 1, &["SELECT", "WITH", "FROM", "VALUES"]).then_some(open)
 }

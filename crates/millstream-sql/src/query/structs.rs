@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::tokenizer;
 use super::ast::{arguments_mut, call, quoted_ident, text};
 use super::casts::as_int;
 use super::frame::{Frame, Relation};
-use super::streams::ALL_COLUMNS;
+use super::star_tokens::ALL_COLUMNS;
 use crate::diagnostic::Diagnostic;
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;

@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use super::ast::{item_expr, one_part, qualified, quoted_ident};
 use super::frame::{Column, Frame, Relation};
 use super::naming::item_name;
+use super::places::parts_of;
 use super::using::{hides_right, merges};
 use super::wildcards::excepted;
 use crate::diagnostic::Diagnostic;
@@ -235,7 +236,7 @@ fn repeated_of(mut names: Vec<String>) -> Vec<String> {
 
 fn has_twins(relation: &Relation, name: &str) -> bool {
     let columns = relation.columns.as_deref().unwrap_or_default();
-    let is_meant = |column: &&Column| column.name.eq_ignore_ascii_case(name);
+    let is_meant = |column: &&Column| !column.is_again && column.name.eq_ignore_ascii_case(name);
     // Most columns have no namesake, and all are looked at for each name in a query.
     columns.iter().filter(is_meant).count() > 1
         && twins_of(columns).contains(&name.to_ascii_lowercase())
@@ -269,7 +270,7 @@ impl Frame {
     }
 
     /// The column called `name` in FROM, which ORDER BY means where the result has several.
-    fn below(&self, name: &str) -> Option<Expr> {
+    pub(super) fn below(&self, name: &str) -> Option<Expr> {
         let mut found = None;
         for relation in &self.relations {
             for column in relation.columns.iter().flatten() {
@@ -333,6 +334,21 @@ pub(super) fn doubled(select: &Select, frame: &Frame) -> Vec<String> {
     doubled
 }
 
+/// What tells items of a SELECT list apart that are plain columns without an alias; each other one,
+/// by its `place`, is alone.
+pub(super) fn plain_column(item: &SelectItem, frame: &Frame, place: usize) -> (String, usize) {
+    // A field is another column each time.
+    let is_column = |expr: &Expr| {
+        let found = parts_of(expr).and_then(|parts| frame.resolve(parts));
+        found.is_some_and(|found| !found.is_field)
+    };
+    let column = match item {
+        SelectItem::UnnamedExpr(expr) if is_column(expr) => column_name(expr),
+        _ => None,
+    };
+    column.map_or_else(|| (String::new(), place), |column| (column, 0))
+}
+
 /// The column that an expression is, by its name in lower case.
 fn column_name(expr: &Expr) -> Option<String> {
     let parts = match expr {
@@ -352,6 +368,18 @@ fn quoted(part: &str) -> String {
 /// The names that are in `names` more than once, whatever their case; in lower case.
 pub(super) fn repeated(names: &[String]) -> Vec<String> {
     repeated_of(names.iter().map(|name| name.to_ascii_lowercase()).collect())
+}
+
+/// That a name is a column of two relations.
+pub(super) fn of_both(lexed: &Lexed, ident: &Ident, relations: [&String; 2]) -> Diagnostic {
+    let (name, [first, second]) = (&ident.value, relations.map(|relation| shown(relation)));
+    let message = format!("`{name}` is a column of both `{first}` and `{second}`");
+    let help = match first == second {
+        true => "give one of them another name: FROM t JOIN t AS u".to_owned(),
+        false => format!("say which: {first}.{name} or {second}.{name}"),
+    };
+    let span = lexed.span(ident.span);
+    Diagnostic { span, ..Diagnostic::nowhere(message).help(help) }
 }
 
 /// That a name could be several columns.

@@ -127,11 +127,13 @@ impl Frame {
     /// The items that `*` stands for, where joins make columns that DataFusion would not.
     pub(super) fn all_items(&self, options: &WildcardAdditionalOptions) -> Option<Vec<SelectItem>> {
         let visible = self.visible.as_ref()?;
+        // Beside semi joins alone each is a column of its table as it is.
+        let are_plain = self.merged.as_ref().is_some_and(Vec::is_empty);
         let kept = visible.iter().filter(|one| !excepted(options, &one.column));
         let item = |one: &Visible| {
             let replacement = replacement(options, &one.column.name);
             let expr = replacement.unwrap_or(&one.value).clone();
-            if !one.is_merged && replacement.is_none() {
+            if (are_plain || !one.is_merged) && replacement.is_none() {
                 return SelectItem::UnnamedExpr(expr);
             }
             let alias = quoted_ident(one.column.name.clone(), Span::empty());

@@ -24,10 +24,28 @@ pub(super) fn is_simple_condition(condition: &Expr) -> Result<bool> {
         }
         Expr::InSubquery(InSubquery { subquery, negated, .. }) => {
             Ok(!is_correlated(&subquery.subquery)?
-                || (!negated && is_filtered(subquery, |_, _| true)?))
+                || (!negated
+                    && is_filtered(subquery, |_, _| true)?
+                    && !compares_selected(&subquery.subquery)?))
         }
         other => has_simple_values(other),
     }
+}
+
+/// Whether a condition that refers to the query around the subquery is about what is selected, too,
+/// and is not just that two values are equal. DataFusion would have two columns of one name, once
+/// the value that is compared gets another type.
+fn compares_selected(plan: &LogicalPlan) -> Result<bool> {
+    let LogicalPlan::Projection(projection) = plan else { return Ok(false) };
+    let selected: Vec<_> = projection.expr.iter().flat_map(Expr::column_refs).collect();
+    plan.exists(|node| {
+        let LogicalPlan::Filter(filter) = node else { return Ok(false) };
+        Ok(split_conjunction(&filter.predicate).into_iter().any(|condition| {
+            condition.contains_outer()
+                && equal_sides(condition).is_none()
+                && condition.column_refs().into_iter().any(|column| selected.contains(&column))
+        }))
+    })
 }
 
 /// Whether all subqueries in an expression of WHERE or SELECT can stay as they are.

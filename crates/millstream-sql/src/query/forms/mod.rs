@@ -1,6 +1,7 @@
 //! Forms of queries that sqlparser does not know, as those that it knows: Spark's pipe syntax,
 //! `TABLE t`, FROM before SELECT, PIVOT, texts side by side, `VALUES 1, 2`, `(1 AS a, 2 AS b)`,
-//! sets within GROUPING SETS, `trim(BOTH FROM x)`, `IDENTIFIER('...')`, `TIMESTAMP_LTZ '...'`.
+//! sets within GROUPING SETS, `trim(BOTH FROM x)`, `IDENTIFIER('...')`, `TIMESTAMP_LTZ '...'`,
+//! `VALUES (1) AS t(a)`, joins with NEAREST BY.
 //!
 //! `FROM t |> WHERE a > 1 |> EXTEND a + 1 AS b |> ORDER BY b` is read here, before sqlparser sees
 //! it, and becomes `SELECT * FROM (SELECT *, a + 1 AS b FROM t WHERE (a > 1)) ORDER BY b`. All
@@ -16,6 +17,7 @@ mod inline_rows;
 pub(crate) mod literals;
 mod missing;
 mod named_rows;
+mod nearest;
 mod nested_sets;
 mod pivot_literals;
 mod pivot_names;
@@ -79,6 +81,8 @@ fn has_other_forms(tokens: &[Lexeme]) -> bool {
             || nested_sets::begin(tokens, at)
             || pivots::begins(tokens, at)
             || (tokens[at].is_word("FROM") && primary::may_begin(tokens, at))
+            || primary::is_named_values(tokens, at)
+            || nearest::begins(tokens, at)
     });
     begins_one || named_rows::are_in(tokens)
 }
@@ -96,7 +100,7 @@ fn level(tokens: &[Lexeme]) -> Result<Vec<Lexeme>, Diagnostic> {
             at = end;
         }
     }
-    let plain = nested_sets::plain(named_rows::plain(plain));
+    let plain = nearest::as_laterals(nested_sets::plain(named_rows::plain(plain)))?;
     let plain = pivots::all(inline_rows::enclosed(plain))?;
     if outside(&plain).any(|at| starts_step(&plain, at)) {
         return steps::run(plain);

@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::tokens::{Added, are_words, outside, position};
+use super::tokens::{Added, are_words, end_of_parenthesis, outside, position};
 use crate::syntax::lexer::Lexeme;
 use crate::syntax::limits::SET_OPERATORS;
 
@@ -27,6 +27,35 @@ pub(super) fn is_table(tokens: &[Lexeme], at: usize) -> bool {
         && tokens.get(at + 1).is_some_and(|next| matches!(next.token, Token::Word(_)))
         && (may_begin(tokens, at) || follows_with(tokens, at))
 }
+
+/// True at a VALUES that begins a query and whose rows have a name: `VALUES (1), (2) AS t(a)`.
+pub(super) fn is_named_values(tokens: &[Lexeme], at: usize) -> bool {
+    if !tokens[at].is_word("VALUES") || !(may_begin(tokens, at) || follows_with(tokens, at)) {
+        return false;
+    }
+    let is = |at: usize, token: Token| tokens.get(at).is_some_and(|lexeme| lexeme.token == token);
+    let mut next = at + 1;
+    loop {
+        if !is(next, Token::LParen) {
+            return false;
+        }
+        next = end_of_parenthesis(tokens, next + 1) + 1;
+        if !is(next, Token::Comma) {
+            break;
+        }
+        next += 1;
+    }
+    let is_name = |name: &Lexeme| {
+        matches!(name.token, Token::Word(_))
+            && !ends_primary(tokens, next)
+            && !AFTER_VALUES.iter().any(|word| name.is_word(word))
+    };
+    tokens.get(next).is_some_and(is_name)
+}
+
+/// Words behind the rows of a VALUES that are no name of it.
+const AFTER_VALUES: &[&str] =
+    &["CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET", "ORDER", "SORT", "WATERMARK", "WINDOW"];
 
 /// True where a WITH clause may end before a token.
 fn follows_with(tokens: &[Lexeme], at: usize) -> bool {
@@ -55,13 +84,14 @@ pub(super) fn end_of_with(tokens: &[Lexeme]) -> usize {
     tokens.len()
 }
 
-/// The queries of a set operation, and of one that is none, with `TABLE t` and `FROM t` as SELECTs.
+/// The queries of a set operation, and of one that is none, with `TABLE t`, `FROM t` and
+/// `VALUES ... AS t` as SELECTs.
 pub(super) fn all(tokens: Vec<Lexeme>) -> Vec<Lexeme> {
     let with = end_of_with(&tokens);
     let is_begin = |at: usize| {
         let place = &tokens[at];
         (at == with || may_begin(&tokens, at))
-            && (place.is_word("FROM") || (place.is_word("TABLE") && is_table(&tokens, at)))
+            && (place.is_word("FROM") || is_table(&tokens, at) || is_named_values(&tokens, at))
     };
     let Some(begin) = position(&tokens, is_begin) else { return tokens };
     let end = outside(&tokens).find(|at| *at > begin && ends_primary(&tokens, *at));
@@ -96,13 +126,16 @@ pub(super) fn ends_primary(tokens: &[Lexeme], at: usize) -> bool {
     SET_OPERATORS.iter().any(|word| tokens[at].is_word(word)) && tokens[at - 1].token != Token::Mul
 }
 
-/// `TABLE t` and `FROM t [SELECT ...]` as a SELECT.
+/// `TABLE t`, `FROM t [SELECT ...]` and `VALUES ... AS t` as a SELECT.
 pub(super) fn one(tokens: &[Lexeme]) -> Vec<Lexeme> {
     let Some(first) = tokens.first() else { return Vec::new() };
     let added = Added(first);
     let all = [added.word("SELECT"), added.token(Token::Mul), added.word("FROM")];
     if first.is_word("TABLE") {
         return all.into_iter().chain(tokens[1..].iter().cloned()).collect();
+    }
+    if is_named_values(tokens, 0) {
+        return all.into_iter().chain(tokens.iter().cloned()).collect();
     }
     if !first.is_word("FROM") {
         return tokens.to_vec();

@@ -63,7 +63,7 @@ pub(super) fn bind(
     let tables = reads.iter().map(|read| (read.registered_as.clone(), read.schema.clone()));
     let mut binder = Binder {
         names,
-        scopes: Scopes::new(tables.collect()),
+        scopes: Scopes::new(tables.collect(), true),
         known: Vec::new(),
         levels: Vec::new(),
         tables: Vec::new(),

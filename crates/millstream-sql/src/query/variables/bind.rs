@@ -52,7 +52,7 @@ pub(crate) fn put_in(
         variables,
         places: places(variables),
         is_stream: reads.iter().any(|read| read.mode == ReadMode::Stream),
-        scopes: Scopes::new(tables.collect()),
+        scopes: Scopes::new(tables.collect(), true),
         taken: Vec::new(),
         levels: Vec::new(),
         hidden: Vec::new(),
