@@ -22,7 +22,7 @@ use super::casts::as_int;
 use super::frame::{Frame, Resolved};
 use super::naming::expr_name;
 use super::operators::{
-    KEEPS_TYPES, conditional, decoded, rlike, rounded, trimmed_last, with_constant,
+    KEEPS_TYPES, collated, conditional, decoded, rlike, rounded, trimmed_last, with_constant,
 };
 use super::prepared::{ReadMode, TableRead};
 use super::scope::Scopes;
@@ -443,6 +443,7 @@ impl Rewriter<'_> {
                 else_result.iter_mut().for_each(|result| as_int(result));
             }
             Expr::RLike { .. } => take(expr, rlike),
+            Expr::Collate { .. } => take(expr, collated),
             Expr::UnaryOp { op: UnaryOperator::Plus, .. } => take(expr, casts::positive),
             Expr::Ceil { field: CeilFloorKind::Scale(_), .. }
             | Expr::Floor { field: CeilFloorKind::Scale(_), .. } => take(expr, rounded),
