@@ -11,6 +11,11 @@ pub const INTERVAL_FIELDS: &str = "millstream.interval";
 /// are not six.
 pub const TIME_DIGITS: &str = "millstream.time";
 
+/// The key in the metadata of a column's field whose value are the collations of its STRINGs: their
+/// names with commas between them, in the order in which the STRINGs stand in the type. One that is
+/// compared byte by byte has no name there.
+pub const COLLATIONS: &str = "millstream.collations";
+
 /// The key in the metadata of the first field of a STRUCT that is a VARIANT.
 pub const VARIANT_MARK: &str = "millstream.variant";
 
@@ -47,30 +52,44 @@ pub fn holds_variant(data_type: &DataType) -> bool {
     }
 }
 
-/// The type of a field in Spark's words, an INTERVAL with its fields and a TIME with its digits.
+/// The type of a field in Spark's words: an INTERVAL with its fields, a TIME with its digits, a
+/// STRING with its collation.
 pub fn field_type(field: &Field) -> String {
     let is_interval = matches!(field.data_type(), DataType::Interval(_) | DataType::Duration(_));
+    let collations = field.metadata().get(COLLATIONS);
     match field.metadata().get(INTERVAL_FIELDS) {
         Some(fields) if is_interval => format!("INTERVAL {}", fields.to_uppercase()),
-        _ => part_type(field),
+        _ => part(field, &mut collations.map(String::as_str).unwrap_or_default().split(',')),
     }
 }
 
 /// The type of a part of a value in Spark's words, a TIME with its digits.
 pub fn part_type(field: &Field) -> String {
-    match field.metadata().get(TIME_DIGITS) {
-        Some(digits) if matches!(field.data_type(), DataType::Time64(_)) => {
-            format!("TIME({digits})")
-        }
-        _ => spark_type(field.data_type()),
-    }
+    part(field, &mut std::iter::empty())
 }
 
 /// An Arrow type in Spark's words.
 pub fn spark_type(data_type: &DataType) -> String {
+    written(data_type, &mut std::iter::empty())
+}
+
+/// The type of a part, whose STRINGs have the next ones of `collations`.
+fn part<'a>(field: &Field, collations: &mut dyn Iterator<Item = &'a str>) -> String {
+    match field.metadata().get(TIME_DIGITS) {
+        Some(digits) if matches!(field.data_type(), DataType::Time64(_)) => {
+            format!("TIME({digits})")
+        }
+        _ => written(field.data_type(), collations),
+    }
+}
+
+fn written<'a>(data_type: &DataType, collations: &mut dyn Iterator<Item = &'a str>) -> String {
     match data_type {
         DataType::Null => "VOID".into(),
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "STRING".into(),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => match collations.next() {
+            None | Some("") => "STRING".into(),
+            Some(name) => format!("STRING COLLATE {name}"),
+        },
         DataType::Int8 => "TINYINT".into(),
         DataType::Int16 | DataType::UInt8 => "SMALLINT".into(),
         DataType::Int32 | DataType::UInt16 => "INT".into(),
@@ -100,25 +119,25 @@ pub fn spark_type(data_type: &DataType) -> String {
         | DataType::ListView(element)
         | DataType::LargeListView(element)
         | DataType::FixedSizeList(element, _) => {
-            format!("ARRAY<{}>", spark_type(element.data_type()))
+            format!("ARRAY<{}>", written(element.data_type(), collations))
         }
         DataType::Map(entries, _) => match entries.data_type() {
             DataType::Struct(entry) if entry.len() == 2 => {
-                let (key, value) = (entry[0].data_type(), entry[1].data_type());
-                format!("MAP<{}, {}>", spark_type(key), spark_type(value))
+                let key = written(entry[0].data_type(), collations);
+                format!("MAP<{key}, {}>", written(entry[1].data_type(), collations))
             }
-            other => format!("MAP<{}>", spark_type(other)),
+            other => format!("MAP<{}>", written(other, collations)),
         },
         of if is_variant(of) => "VARIANT".into(),
         DataType::Struct(fields) => {
             let fields = fields.iter().map(|field| {
                 let not_null = if field.is_nullable() { "" } else { " NOT NULL" };
-                format!("{}: {}{not_null}", quoted(field.name()), part_type(field))
+                format!("{}: {}{not_null}", quoted(field.name()), part(field, collations))
             });
             format!("STRUCT<{}>", fields.collect::<Vec<_>>().join(", "))
         }
-        DataType::Dictionary(_, value) => spark_type(value),
-        DataType::RunEndEncoded(_, value) => spark_type(value.data_type()),
+        DataType::Dictionary(_, value) => written(value, collations),
+        DataType::RunEndEncoded(_, value) => written(value.data_type(), collations),
         other => other.to_string(),
     }
 }

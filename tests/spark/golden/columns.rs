@@ -11,7 +11,7 @@ use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Date32Type, Field, FieldRef, Fields, Float32Type, Float64Type,
     Int8Type, Int16Type, Int32Type, Int64Type, Schema, TimeUnit, TimestampMicrosecondType,
 };
-use millstream_sql::types::{is_variant, parse_type_ddl};
+use millstream_sql::types::{COLLATIONS, is_variant, parse_column_ddl, quoted};
 use serde_json::Value;
 
 static NULL: Value = Value::Null;
@@ -21,12 +21,25 @@ pub fn record_batch(columns: &[(String, String)], rows: &[Vec<Value>]) -> Option
     let mut fields = Vec::with_capacity(columns.len());
     let mut arrays = Vec::with_capacity(columns.len());
     for (at, (name, spark_type)) in columns.iter().enumerate() {
-        let data_type = parse_type_ddl(spark_type).ok()?;
+        let data_type = parse_column_ddl(name, spark_type).ok()?.data_type().clone();
         let values: Vec<&Value> = rows.iter().map(|row| &row[at]).collect();
         arrays.push(column(&data_type, &values)?);
         fields.push(Field::new(name, data_type, true));
     }
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).ok()
+}
+
+/// The list of columns in a declaration, if some have collations, which files do not have.
+pub fn declared(columns: &[(String, String)]) -> Option<String> {
+    let has_collation = |(name, spark_type): &(String, String)| {
+        let field = parse_column_ddl(name, spark_type);
+        field.is_ok_and(|field| field.metadata().contains_key(COLLATIONS))
+    };
+    if !columns.iter().any(has_collation) {
+        return None;
+    }
+    let column = |(name, spark_type): &(String, String)| format!("{} {spark_type}", quoted(name));
+    Some(columns.iter().map(column).collect::<Vec<_>>().join(", "))
 }
 
 fn column(data_type: &DataType, values: &[&Value]) -> Option<ArrayRef> {
@@ -144,10 +157,11 @@ mod tests {
         let rows = rows.map(|row| vec![row]).to_vec();
         let columns = [("s".to_owned(), kind.to_owned())];
         let batch = record_batch(&columns, &rows).expect("all types are known");
-        let data_type = parse_type_ddl(kind).expect("the type is known");
+        let data_type = parse_column_ddl("s", kind).expect("the type is known");
+        let data_type = data_type.data_type();
         for (at, row) in rows.iter().enumerate() {
             let found = of_array(batch.column(0), at);
-            assert!(found.is(&of_json(&row[0], Some(&data_type)), false), "{found:?}");
+            assert!(found.is(&of_json(&row[0], Some(data_type)), false), "{found:?}");
         }
     }
 

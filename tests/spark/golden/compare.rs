@@ -9,7 +9,7 @@
 //! allowed.
 
 use arrow::datatypes::DataType;
-use millstream_sql::types::parse_type_ddl;
+use millstream_sql::types::parse_column_ddl;
 
 use crate::answers::Query;
 use crate::cells::{Cell, by_rough_text, of_json};
@@ -54,8 +54,9 @@ fn has_sum(text: &str) -> bool {
 
 fn spark_rows(expected: &Query) -> Vec<Row> {
     let columns = expected.columns.iter();
+    let parsed = columns.map(|(name, spark_type)| parse_column_ddl(name, spark_type).ok());
     let types: Vec<Option<DataType>> =
-        columns.map(|(_, spark_type)| parse_type_ddl(spark_type).ok()).collect();
+        parsed.map(|field| field.map(|field| field.data_type().clone())).collect();
     let row = |row: &Vec<_>| -> Row {
         row.iter().zip(&types).map(|(value, kind)| of_json(value, kind.as_ref())).collect()
     };

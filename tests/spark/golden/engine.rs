@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 
 use crate::answers::Table;
 use crate::cells::{Cell, of_array};
-use crate::columns::record_batch;
+use crate::columns::{declared, record_batch};
 use crate::tables::{self, Places};
 use crate::views::Views;
 
@@ -62,8 +62,9 @@ pub struct Engine {
     runtime: Runtime,
     directory: PathBuf,
     common: Arc<Places>,
-    /// By name, the directories of tables that the file has made.
-    made: BTreeMap<String, PathBuf>,
+    /// By name, the tables that the file has made: their directories, and their columns where these
+    /// must be listed.
+    made: BTreeMap<String, (PathBuf, Option<String>)>,
     /// Those that cannot be tables.
     views: Views,
     session: QuerySession,
@@ -101,8 +102,9 @@ impl Engine {
                 self.written += 1;
                 let place = self.directory.join(format!("table-{}", self.written));
                 tables::write(&rows, &place);
-                self.declare(&table.table, &place);
-                self.made.insert(table.table.clone(), place);
+                let columns = table.columns.as_deref().and_then(declared);
+                self.declare(&table.table, &place, columns.as_deref());
+                self.made.insert(table.table.clone(), (place, columns));
             }
             None => {
                 self.views.set(&table.table, view);
@@ -133,15 +135,18 @@ impl Engine {
     }
 
     fn declare_all(&self) {
-        let common = self.common.iter().map(|(name, place)| (name, place));
-        for (name, place) in common.chain(&self.made) {
-            self.declare(name, place);
+        for (name, place) in self.common.iter() {
+            self.declare(name, place, None);
+        }
+        for (name, (place, columns)) in &self.made {
+            self.declare(name, place, columns.as_deref());
         }
     }
 
-    fn declare(&self, name: &str, place: &Path) {
-        let place = place.display();
-        let text = format!("CREATE TABLE {} USING parquet LOCATION '{place}'", quoted(name));
+    fn declare(&self, name: &str, place: &Path, columns: Option<&str>) {
+        let (name, place) = (quoted(name), place.display());
+        let columns = columns.map(|columns| format!("({columns}) ")).unwrap_or_default();
+        let text = format!("CREATE TABLE {name} {columns}USING parquet LOCATION '{place}'");
         let registry = millstream_connectors::registry(&self.directory);
         let lookup: Arc<dyn Lookup> = Arc::new(Nowhere);
         let pipeline = Pipeline::load("golden", &text, &registry, &[], &lookup);

@@ -137,7 +137,7 @@ fn columns(cursor: &mut Cursor<'_>) -> Result<Vec<ColumnDeclaration>, Diagnostic
             return Err(Diagnostic::at(name.span, format!("column `{}` is twice", name.text))
                 .note_at(first.name.span, "first here"));
         }
-        let (field, comment) = types::field_after(cursor, &name)?;
+        let (field, comment) = types::column_after(cursor, &name)?;
         if types::holds_time(field.data_type()) {
             return Err(types::no_time(name.span));
         }

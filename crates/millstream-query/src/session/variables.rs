@@ -17,7 +17,7 @@ use millstream_sql::query::prepare::is_plain;
 use millstream_sql::query::variables::declare::{Given, Statement};
 use millstream_sql::query::variables::known::{BYTES_MAX, Variable};
 use millstream_sql::syntax::cursor::Name;
-use millstream_sql::types::{field_type, spark_type};
+use millstream_sql::types::{collations, field_type, spark_type};
 
 use super::{PlannedQuery, QuerySession, Source};
 use crate::error::QueryError;
@@ -154,6 +154,10 @@ pub(super) async fn only_row(
     span: Span,
 ) -> Result<Option<Vec<Typed>>, QueryError> {
     let schema = planned.schema();
+    if collations::are_in(&schema) {
+        let message = "a variable has no collation";
+        return Err(wrong(span, message, "write x COLLATE UTF8_BINARY"));
+    }
     let mut rows = planned.run().await?;
     let mut found = None;
     while let Some(batch) = rows.next().await {

@@ -22,6 +22,7 @@ use millstream_sql::query::settings::Settings;
 use millstream_sql::query::streams::AsOf;
 use millstream_sql::query::variables::known::Variable;
 use millstream_sql::syntax::cursor::Name;
+use millstream_sql::types::collations::stripped;
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 
@@ -165,6 +166,7 @@ impl<'a> Names<'a> {
         };
         let context = FlowContext::new("query", "", &self.catalog.env, &known.base_dir);
         let table = known.table.fresh()?.into_owned();
+        let table = Table { columns: table.columns.as_ref().map(stripped), ..table };
         let at_rest = known.connector.static_table(&table, &context)?;
         let Some(at_rest) = at_rest else {
             let problem = format!("`{name}` is a {} table", known.connector.name());
@@ -241,6 +243,10 @@ impl TableCatalog for Names<'_> {
 
     fn settings(&self) -> Settings {
         self.settings
+    }
+
+    fn has_collations(&self) -> bool {
+        true
     }
 
     fn has_functions(&self) -> bool {

@@ -17,6 +17,7 @@ mod cast_rules;
 pub(crate) mod charsets;
 mod clock;
 mod coerced;
+pub(crate) mod collated;
 pub(crate) mod collections;
 pub(crate) mod common_types;
 mod date_parts;
@@ -228,6 +229,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     functions.extend(tries::functions());
     functions.extend(variant_get::functions());
     functions.extend(coerced::functions());
+    functions.extend(collated::functions());
     functions.extend(scalar_aliases());
     functions
 }

@@ -8,8 +8,8 @@ use datafusion::sql::parser::Statement as DataFusionStatement;
 use futures::FutureExt;
 
 use super::{
-    blame, checks, grouping_sets, lateral, map_keys, recursion, subqueries, variants, windows,
-    zeros,
+    blame, checks, collations, grouping_sets, lateral, map_keys, recursion, subqueries, variants,
+    windows, zeros,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::functions::{literals, random};
@@ -64,6 +64,7 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     let plan = state.statement_to_plan(statement).now_or_never().unwrap_or_else(|| {
         Err(DataFusionError::Internal("a table's provider was not registered in memory".into()))
     })?;
+    let plan = collations::resolved(state, plan, &prepared.reads, reads_stream)?;
     checks::check(&plan, reads_stream)?;
     recursion::check_places(&plan)?;
     let plan = subqueries::joined(lateral::lower(plan)?, reads_stream)?;

@@ -82,7 +82,7 @@ fn pretty(expr: &Expr) -> String {
         Expr::IsNull(inner) => format!("({} IS NULL)", pretty(inner)),
         Expr::IsNotNull(inner) => format!("({} IS NOT NULL)", pretty(inner)),
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => {
-            format!("CAST({} AS {data_type})", pretty(expr))
+            format!("CAST({} AS {})", pretty(expr), data_type.to_string().trim_matches('`'))
         }
         Expr::JsonAccess { value, path } => {
             let steps = variant_paths::written(path).unwrap_or_else(|| path.to_string());
@@ -92,6 +92,7 @@ fn pretty(expr: &Expr) -> String {
                 None => call,
             }
         }
+        Expr::Collate { expr, collation } => format!("collate({}, {collation})", pretty(expr)),
         Expr::RLike { negated, expr, pattern, .. } => {
             let call = format!("RLIKE({}, {})", pretty(expr), pretty(pattern));
             if *negated { format!("(NOT {call})") } else { call }

@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::ast::{any, arguments, binary, call, cast, function_name, take, text};
 use super::casts::as_int;
 use crate::diagnostic::Diagnostic;
+use crate::functions::collated::COLLATE;
 use crate::syntax::lexer::{Lexed, UNSIGNED_SHIFT};
 
 /// `a RLIKE b` as a call.
@@ -16,6 +17,15 @@ pub(crate) fn rlike(expr: Expr) -> Expr {
     let span = expr.span();
     let call = call("rlike", vec![*expr, *pattern], span);
     if negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) } } else { call }
+}
+
+/// `a COLLATE name` as a call.
+pub(crate) fn collated(expr: Expr) -> Expr {
+    let Expr::Collate { expr, collation } = expr else { return expr };
+    let span = expr.span();
+    let parts = collation.0.iter().filter_map(|part| part.as_ident());
+    let name = parts.map(|part| part.value.as_str()).collect::<Vec<_>>().join(".");
+    call(COLLATE, vec![*expr, text(name, span)], span)
 }
 
 /// `a >>> b` and `~a` as calls.

@@ -11,6 +11,7 @@ use super::settings::Settings;
 use super::streams::{AsOf, SubqueryWatermark, Watermark};
 use super::variables::known::Variable;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
+use crate::types::collation::Collation;
 
 /// Starts the names of relations that are streams.
 pub const STREAM_PREFIX: &str = "__stream_";
@@ -75,6 +76,8 @@ pub struct TableRead {
     pub registered_as: String,
     /// The columns.
     pub schema: SchemaRef,
+    /// The columns whose STRINGs have collations, with one for each of these.
+    pub collations: Vec<(String, Vec<Collation>)>,
     /// Where the query names the table, `STREAM` included.
     pub span: Span,
     /// `WATERMARK ...`, which has no effect on a query without state.
@@ -110,6 +113,10 @@ pub trait TableCatalog {
     /// How the query is read.
     fn settings(&self) -> Settings {
         Settings::default()
+    }
+    /// Whether columns of its tables may have collations.
+    fn has_collations(&self) -> bool {
+        false
     }
     /// Whether there are declared functions: where there are none, no call is looked for.
     fn has_functions(&self) -> bool {

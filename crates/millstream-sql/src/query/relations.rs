@@ -25,6 +25,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::suggest;
 use crate::recursion::{LEVELS_MAX, planned_name};
 use crate::syntax::lexer::Lexed;
+use crate::types::collations;
 
 /// Finds the tables that `query` reads and renames them. `within` are the declared functions in
 /// whose bodies it stands.
@@ -442,15 +443,25 @@ impl Resolver<'_> {
         if before > 0 && mode == ReadMode::Batch && watermark.is_none() {
             return Ok(registered_as);
         }
-        let mut schema = self.catalog.schema(&table, mode, span)?;
+        let mut declared = self.catalog.schema(&table, mode, span)?;
         if mode == ReadMode::Batch && self.asks_for_files && self.catalog.has_files(&table) {
-            schema = file_metadata::with_hidden(schema);
+            declared = file_metadata::with_hidden(declared);
         }
+        if !self.catalog.has_collations() && collations::are_in(&declared) {
+            let message =
+                format!("columns of `{table}` have collations, which a pipeline's have not");
+            let help = "declare them as STRING, and write x COLLATE name where it is compared";
+            return Err(Diagnostic::at(span, message).help(help));
+        }
+        let named = declared.fields().iter();
+        let named =
+            named.filter_map(|field| Some((field.name().clone(), collations::of_field(field)?)));
         let read = TableRead {
             table,
             mode,
             registered_as: registered_as.clone(),
-            schema,
+            schema: collations::stripped(&declared),
+            collations: named.collect(),
             span,
             watermark,
         };

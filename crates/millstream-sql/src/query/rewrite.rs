@@ -21,7 +21,7 @@ use super::ast::{
 use super::casts::as_int;
 use super::frame::{Frame, Resolved};
 use super::naming::expr_name;
-use super::operators::{KEEPS_TYPES, rlike, rounded, trimmed_last};
+use super::operators::{KEEPS_TYPES, collated, rlike, rounded, trimmed_last};
 use super::prepared::{ReadMode, TableRead};
 use super::scope::Scopes;
 use super::settings::Settings;
@@ -466,6 +466,7 @@ impl Rewriter<'_> {
                 else_result.iter_mut().for_each(|result| as_int(result));
             }
             Expr::RLike { .. } => take(expr, rlike),
+            Expr::Collate { .. } => take(expr, collated),
             Expr::UnaryOp { op: UnaryOperator::Plus | UnaryOperator::Minus, .. } => {
                 take(expr, casts::signed);
             }

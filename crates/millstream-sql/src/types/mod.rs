@@ -1,8 +1,10 @@
 //! Spark's words for types, and Arrow's types for them.
 //!
 //! `TIMESTAMP` is a moment (microseconds, UTC), `TIMESTAMP_NTZ` a reading of a clock on a wall.
-//! A decimal without precision is `DECIMAL(10, 0)`.
+//! A decimal without precision is `DECIMAL(10, 0)`. [`collations`] are those of STRINGs.
 
+pub mod collation;
+pub mod collations;
 pub(crate) mod planner;
 
 use std::collections::HashMap;
@@ -11,9 +13,11 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, TimeUnit};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use collation::Collation;
+
 pub use millstream_records::types::{
-    INTERVAL_FIELDS, TIME_DIGITS, field_type, holds_variant, is_variant, part_type, quoted,
-    spark_type, variant,
+    COLLATIONS, INTERVAL_FIELDS, TIME_DIGITS, field_type, holds_variant, is_variant, part_type,
+    quoted, spark_type, variant,
 };
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -169,16 +173,65 @@ pub fn parse_type_ddl(text: &str) -> Result<DataType, Diagnostics> {
     Ok(data_type)
 }
 
-/// Reads `TYPE [NOT NULL] [COMMENT '...']` after a column's or field's name.
+/// Reads the type of one column, `ARRAY<STRING COLLATE UTF8_LCASE>`.
+///
+/// # Errors
+/// Spans count from the start of `text`.
+pub fn parse_column_ddl(name: &str, text: &str) -> Result<Field, Diagnostics> {
+    let lexed = Lexed::new(text)?;
+    let mut cursor = Cursor::new(&lexed, 0, lexed.lexemes.len());
+    let mut collations = Vec::new();
+    let data_type = collated_type(&mut cursor, &mut collations)?;
+    if !cursor.at_end() {
+        return Err(cursor.unexpected("the end of the type").into());
+    }
+    Ok(collations::with(Field::new(name, data_type, true), &collations))
+}
+
+/// Reads `TYPE [NOT NULL] [COMMENT '...']` after a field's name.
 pub fn field_after(
     cursor: &mut Cursor<'_>,
     name: &Name,
+) -> Result<(FieldRef, Option<Name>), Diagnostic> {
+    let (here, mut collations) = (cursor.here(), Vec::new());
+    let read = collated_field(cursor, name, &mut collations)?;
+    refuse(here, &collations)?;
+    Ok(read)
+}
+
+/// Reads what [`field_after`] does after a column's name; its STRINGs may have collations.
+pub fn column_after(
+    cursor: &mut Cursor<'_>,
+    name: &Name,
+) -> Result<(FieldRef, Option<Name>), Diagnostic> {
+    let mut collations = Vec::new();
+    let (field, comment) = collated_field(cursor, name, &mut collations)?;
+    let field = Arc::new(collations::with(Arc::unwrap_or_clone(field), &collations));
+    Ok((field, comment))
+}
+
+/// Refuses a type that names collations.
+fn refuse(at: Span, collations: &[Collation]) -> Result<(), Diagnostic> {
+    match collations.iter().find(|collation| !collation.is_binary()) {
+        None => Ok(()),
+        Some(collation) => {
+            Err(Diagnostic::at(at, format!("a type cannot have the collation {collation} here"))
+                .help(format!("write STRING here, and x COLLATE {collation} where it is compared")))
+        }
+    }
+}
+
+/// Reads a field, and adds the collations of its STRINGs to `collations`.
+fn collated_field(
+    cursor: &mut Cursor<'_>,
+    name: &Name,
+    collations: &mut Vec<Collation>,
 ) -> Result<(FieldRef, Option<Name>), Diagnostic> {
     let (data_type, metadata) = match time(cursor)? {
         // Arrow's type has six digits; others are for those who ask for the type.
         Some(6) => (TIME, HashMap::new()),
         Some(digits) => (TIME, HashMap::from([(TIME_DIGITS.to_owned(), digits.to_string())])),
-        None => (data_type(cursor)?, HashMap::new()),
+        None => (collated_type(cursor, collations)?, HashMap::new()),
     };
     let not_null = cursor.eat_words(&["NOT", "NULL"]).is_some();
     let mut comment = None;
@@ -191,6 +244,17 @@ pub fn field_after(
 
 /// Reads a type.
 pub fn data_type(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
+    let (here, mut collations) = (cursor.here(), Vec::new());
+    let data_type = collated_type(cursor, &mut collations)?;
+    refuse(here, &collations)?;
+    Ok(data_type)
+}
+
+/// Reads a type, and adds the collations of its STRINGs to `collations`.
+fn collated_type(
+    cursor: &mut Cursor<'_>,
+    collations: &mut Vec<Collation>,
+) -> Result<DataType, Diagnostic> {
     let here = cursor.here();
     match time(cursor)? {
         Some(6) => return Ok(TIME),
@@ -203,6 +267,9 @@ pub fn data_type(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
     let name = cursor.name("a type")?;
     let upper = name.text.to_uppercase();
     if let Some((_, data_type)) = SIMPLE.iter().find(|(known, _)| *known == upper) {
+        if *data_type == DataType::Utf8 {
+            collations.push(collation(cursor)?);
+        }
         return Ok(data_type.clone());
     }
     match upper.as_str() {
@@ -214,34 +281,50 @@ pub fn data_type(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
             if cursor.is_token(&Token::LParen) {
                 cursor.skip_parentheses();
             }
+            collations.push(Collation::default());
             Ok(DataType::Utf8)
         }
         "ARRAY" => {
             cursor.expect(&Token::Lt, "after ARRAY, as in ARRAY<STRING>")?;
-            let element = data_type(cursor)?;
+            let element = collated_type(cursor, collations)?;
             cursor.expect_closing_angle("after the element's type")?;
             Ok(list_of(element))
         }
         "MAP" => {
             cursor.expect(&Token::Lt, "after MAP, as in MAP<STRING, INT>")?;
-            let key = data_type(cursor)?;
+            let key = collated_type(cursor, collations)?;
             cursor.expect(&Token::Comma, "between the types of key and value")?;
-            let value = data_type(cursor)?;
+            let value = collated_type(cursor, collations)?;
             cursor.expect_closing_angle("after the value's type")?;
             Ok(map_of(key, value))
         }
-        "STRUCT" => structure(cursor),
+        "STRUCT" => structure(cursor, collations),
         _ => Err(unknown_type(&name)),
     }
 }
 
-fn structure(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
+/// The collation behind STRING; that of a plain one where none is named.
+fn collation(cursor: &mut Cursor<'_>) -> Result<Collation, Diagnostic> {
+    if cursor.eat_words(&["COLLATE"]).is_none() {
+        return Ok(Collation::default());
+    }
+    let name = cursor.name("the name of a collation")?;
+    Collation::parse(&name.text).ok_or_else(|| {
+        Diagnostic::at(name.span, format!("there is no collation `{}`", name.text))
+            .help(format!("the collations are {}", collation::KNOWN))
+    })
+}
+
+fn structure(
+    cursor: &mut Cursor<'_>,
+    collations: &mut Vec<Collation>,
+) -> Result<DataType, Diagnostic> {
     cursor.expect(&Token::Lt, "after STRUCT, as in STRUCT<name: STRING>")?;
     let mut fields = Vec::new();
     loop {
         let name = cursor.name("a field name")?;
         cursor.eat(&Token::Colon);
-        fields.push(field_after(cursor, &name)?.0);
+        fields.push(collated_field(cursor, &name, collations)?.0);
         if !cursor.eat(&Token::Comma) {
             break;
         }

@@ -7,7 +7,10 @@ use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast::{self, IntervalFields};
 
-use super::{INTERVAL_FIELDS, TIME_HELP, list_of, map_of, parse_type_ddl};
+use super::collation::Collation;
+use super::{
+    INTERVAL_FIELDS, TIME_HELP, collations, list_of, map_of, parse_column_ddl, parse_type_ddl,
+};
 
 /// Reads type names as Spark does.
 #[derive(Debug)]
@@ -18,7 +21,9 @@ impl TypePlanner for SparkTypes {
         if let ast::DataType::Interval { fields, .. } = sql_type {
             return Ok(fields.as_ref().map(interval));
         }
-        Ok(Some(FieldRef::new(Field::new("", spark_type_of(sql_type)?, true))))
+        let mut collations = Vec::new();
+        let field = Field::new("", type_of(sql_type, &mut collations)?, true);
+        Ok(Some(FieldRef::new(collations::with(field, &collations))))
     }
 }
 
@@ -37,25 +42,46 @@ fn interval(fields: &IntervalFields) -> FieldRef {
 
 /// The Arrow type of a type that sqlparser has read.
 pub(crate) fn spark_type_of(sql_type: &ast::DataType) -> Result<DataType> {
+    type_of(sql_type, &mut Vec::new())
+}
+
+/// The same; the collations of its STRINGs are added to `collations`.
+fn type_of(sql_type: &ast::DataType, collations: &mut Vec<Collation>) -> Result<DataType> {
     match sql_type {
         ast::DataType::Time(..) => plan_err!("there are no casts to TIME: {TIME_HELP}"),
         ast::DataType::Array(ast::ArrayElemTypeDef::AngleBracket(element)) => {
-            Ok(list_of(spark_type_of(element)?))
+            Ok(list_of(type_of(element, collations)?))
         }
-        ast::DataType::Map(key, value) => Ok(map_of(spark_type_of(key)?, spark_type_of(value)?)),
+        ast::DataType::Map(key, value) => {
+            Ok(map_of(type_of(key, collations)?, type_of(value, collations)?))
+        }
         ast::DataType::Struct(fields, _) => {
             let fields = fields.iter().enumerate().map(|(index, field)| {
                 let name = field.field_name.as_ref().map(|name| name.value.clone());
                 let name = name.unwrap_or_else(|| format!("col{}", index + 1));
-                Ok(Field::new(name, spark_type_of(&field.field_type)?, true))
+                Ok(Field::new(name, type_of(&field.field_type, collations)?, true))
             });
             Ok(DataType::Struct(fields.collect::<Result<Vec<_>>>()?.into()))
         }
         simple => {
             // sqlparser's spelling of a simple type it has read is again the type's name.
             let text = simple.to_string();
-            parse_type_ddl(&text).or_else(|found| {
+            let plain = match text.trim_matches('`') {
+                named if named.starts_with("STRING COLLATE ") => {
+                    parse_column_ddl("", named).map(|field| {
+                        let own = collations::of_field(&field);
+                        collations.extend(own.unwrap_or_else(|| vec![Collation::default()]));
+                        field.data_type().clone()
+                    })
+                }
+                _ => parse_type_ddl(&text).inspect(|of| {
+                    let plain = vec![Collation::default(); collations::strings_in(of)];
+                    collations.extend(plain);
+                }),
+            };
+            plain.or_else(|found| {
                 let help = found.0.first().and_then(|found| found.help.clone());
+                let text = text.trim_matches('`');
                 plan_err!("there is no type `{text}`; {}", help.unwrap_or_default())
             })
         }

@@ -1,6 +1,8 @@
-//! Single values as Spark reads and writes them: times, numbers and intervals as text.
+//! Single values as Spark reads and writes them: times, numbers and intervals as text, and texts as
+//! collations compare them.
 
 pub(crate) mod calendar;
+pub(crate) mod collated_text;
 pub mod interval;
 pub(crate) mod interval_literal;
 pub(crate) mod java_math;
@@ -8,3 +10,4 @@ pub(crate) mod java_text;
 pub(crate) mod json_text;
 pub(crate) mod time_of_day;
 pub(crate) mod time_units;
+mod unicode_order;

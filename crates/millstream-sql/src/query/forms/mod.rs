@@ -1,7 +1,7 @@
 //! Forms of queries that sqlparser does not know, as those that it knows: Spark's pipe syntax,
 //! `TABLE t`, FROM before SELECT, PIVOT, texts side by side, `VALUES 1, 2`, `(1 AS a, 2 AS b)`,
 //! sets within GROUPING SETS, `trim(BOTH FROM x)`, `IDENTIFIER('...')`, `TIMESTAMP_LTZ '...'`,
-//! `VALUES (1) AS t(a)`, joins with NEAREST BY.
+//! `VALUES (1) AS t(a)`, joins with NEAREST BY, `STRING COLLATE name` in casts.
 //!
 //! `FROM t |> WHERE a > 1 |> EXTEND a + 1 AS b |> ORDER BY b` is read here, before sqlparser sees
 //! it, and becomes `SELECT * FROM (SELECT *, a + 1 AS b FROM t WHERE (a > 1)) ORDER BY b`. All
@@ -12,6 +12,7 @@
 //! begin with, [`relation`] is what its steps have made so far, and [`steps`] are the operators;
 //! [`pivots`] are PIVOT and UNPIVOT.
 
+mod collated_types;
 mod column_names;
 mod inline_rows;
 pub(crate) mod literals;
@@ -53,6 +54,7 @@ pub(crate) fn plain(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Option<Lex
         return Ok(None);
     }
     let plain = trims::plain(samples::without_all(literals::plain(&tokens)));
+    let plain = collated_types::plain(plain);
     let plain = lexed.with(level(&plain)?);
     // Each step is a subquery around those before it.
     match limits::check(&plain).0.into_iter().next() {
@@ -78,6 +80,7 @@ fn has_other_forms(tokens: &[Lexeme]) -> bool {
             || literals::is_local_timestamp(tokens, at)
             || literals::is_column_all(tokens, at)
             || trims::is_sided(tokens, at)
+            || collated_types::begins(tokens, at)
             || nested_sets::begin(tokens, at)
             || pivots::begins(tokens, at)
             || (tokens[at].is_word("FROM") && primary::may_begin(tokens, at))
