@@ -50,6 +50,7 @@ mod numbers;
 mod of_numbers;
 pub(crate) mod only_row;
 mod operators;
+mod outer_types;
 mod parts;
 mod pattern;
 mod pivot_keys;

@@ -18,7 +18,8 @@ use super::cast::{cast_expr, is_spark_cast};
 use super::failing::can_fail;
 use super::operators::checked;
 use super::{
-    argument_rules, cast_rules, common_types, interval_casts, interval_literals, set_operations,
+    argument_rules, cast_rules, common_types, interval_casts, interval_literals, outer_types,
+    set_operations,
 };
 use crate::types::INTERVAL_FIELDS;
 
@@ -54,7 +55,7 @@ impl AnalyzerRule for SparkLiterals {
                 })
             }
         });
-        narrowed.map(|plan| plan.data)
+        outer_types::refreshed(narrowed?.data)
     }
 }
 
