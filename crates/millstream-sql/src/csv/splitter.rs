@@ -4,10 +4,11 @@ use super::Dialect;
 
 /// Splits one line after the other into values.
 ///
-/// Inside quotes the escape character before a quote or before itself gives that character, and two
-/// quotes give one; anywhere else both are ordinary characters. A quoted value with more text after
-/// its closing quote is taken as it is, quotes included. This is what Spark's parser (univocity)
-/// does by default.
+/// Inside quotes the escape character before a quote or before itself gives that character;
+/// anywhere else it is an ordinary one. Two quotes give one only where the quote is its own escape
+/// character. Where it is not, text that follows a quote makes the value one that is not quoted: it
+/// has all of the text up to the next separator, quotes included. This is what Spark's parser
+/// (univocity, `STOP_AT_DELIMITER`) does by default.
 pub struct Splitter {
     dialect: Dialect,
     values: Vec<u8>,
@@ -29,8 +30,8 @@ impl Splitter {
         loop {
             let is_quoted =
                 self.dialect.quote.is_some() && rest.first().copied() == self.dialect.quote;
-            let (length, is_quoted) = match is_quoted.then(|| self.quoted(rest)).flatten() {
-                Some(length) => (length, true),
+            let (length, is_quoted) = match self.dialect.quote.filter(|_| is_quoted) {
+                Some(quote) => self.quoted(rest, quote),
                 None => (self.unquoted(rest), false),
             };
             self.ends.push((self.values.len(), is_quoted));
@@ -51,22 +52,18 @@ impl Splitter {
         length
     }
 
-    /// Takes the quoted value that `text` starts with, if nothing but spaces stands between its
-    /// closing quote and the separator; gives the length with quotes and spaces.
-    fn quoted(&mut self, text: &[u8]) -> Option<usize> {
-        let quote = self.dialect.quote?;
+    /// Takes the value that `text` starts with, a quote first. Gives the length with quotes and the
+    /// spaces behind them, and whether the value was quoted to its end.
+    fn quoted(&mut self, text: &[u8], quote: u8) -> (usize, bool) {
         let start = self.values.len();
         let mut at = 1;
         loop {
             // Without a closing quote the value ends with the line, as in univocity.
-            let Some(&byte) = text.get(at) else { return Some(text.len()) };
+            let Some(&byte) = text.get(at) else { return (text.len(), true) };
             let next = text.get(at + 1).copied();
-            let is_escape = Some(byte) == self.dialect.escape && byte != quote;
+            let is_escape = Some(byte) == self.dialect.escape;
             if is_escape && (next == Some(quote) || next == Some(byte)) {
                 self.values.extend(next);
-                at += 2;
-            } else if byte == quote && next == Some(quote) {
-                self.values.push(quote);
                 at += 2;
             } else if byte == quote {
                 break;
@@ -75,13 +72,15 @@ impl Splitter {
                 at += 1;
             }
         }
-        let after = text[at + 1..].iter().take_while(|byte| **byte == b' ').count() + at + 1;
-        if text.get(after).is_none_or(|byte| *byte == self.dialect.separator) {
-            return Some(after);
+        let after = at + text[at..].iter().take_while(|byte| **byte == quote).count();
+        let end = after + text[after..].iter().take_while(|byte| **byte == b' ').count();
+        if text.get(end).is_none_or(|byte| *byte == self.dialect.separator) {
+            self.values.extend(std::iter::repeat_n(quote, after - at - 1));
+            return (end, true);
         }
-        // Text follows the closing quote: the caller reads the value again as an unquoted one.
-        self.values.truncate(start);
-        None
+        self.values.insert(start, quote);
+        self.values.extend_from_slice(&text[at..after]);
+        (after + self.unquoted(&text[after..]), false)
     }
 
     /// Whether a line break stands outside quotes in the last line: then it is several.
@@ -115,7 +114,11 @@ mod tests {
             ("", &[""]),
             (",", &["", ""]),
             (r#""a,b",c"#, &["a,b", "c"]),
-            (r#""say ""hi""",c"#, &[r#"say "hi""#, "c"]),
+            (r#""say ""hi""",c"#, &[r#""say ""hi"""#, "c"]),
+            (r#""say ""hi"", she said",c"#, &[r#""say ""hi"""#, r#" she said""#, "c"]),
+            (r#""hi""",c"#, &[r#"hi""#, "c"]),
+            (r#""hi"""",c"#, &[r#"hi"""#, "c"]),
+            (r#""a\"b""c",d"#, &[r#""a"b""c""#, "d"]),
             (r#""say \"hi\"",c"#, &[r#"say "hi""#, "c"]),
             (r#""C:\new\\",C:\new"#, &[r"C:\new\", r"C:\new"]),
             (r#""a" ,b"#, &["a", "b"]),
@@ -131,6 +134,16 @@ mod tests {
             let values: Vec<_> = values.iter().map(|value| value.as_bytes()).collect();
             assert_eq!(found, values, "{line}");
         }
+    }
+
+    #[test]
+    fn a_quote_that_is_its_own_escape_character_is_doubled() {
+        let dialect = Dialect { escape: Some(b'"'), ..Dialect::default() };
+        let mut splitter = Splitter::new(&dialect);
+        assert_eq!(splitter.split(br#""say ""hi""","",""",""","a"x"#), 4);
+        let values: Vec<_> = (0..4).map(|index| splitter.value(index)).collect();
+        let expected: [&[u8]; 4] = [br#"say "hi""#, b"", br#"",""#, br#""a"x"#];
+        assert_eq!(values, expected);
     }
 
     #[test]

@@ -56,6 +56,7 @@ mod of_numbers;
 pub(crate) mod one_zero;
 pub(crate) mod only_row;
 mod operators;
+mod outer_types;
 mod parts;
 pub(crate) mod pattern;
 mod pivot_keys;

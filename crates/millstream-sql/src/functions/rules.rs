@@ -19,7 +19,7 @@ use super::failing::can_fail;
 use super::operators::checked;
 use super::{
     argument_rules, cast_rules, common_types, decimals, interval_casts, interval_literals,
-    set_operations,
+    outer_types, set_operations,
 };
 use crate::types::INTERVAL_FIELDS;
 
@@ -57,7 +57,7 @@ impl AnalyzerRule for SparkLiterals {
                 })
             }
         });
-        narrowed.map(|plan| plan.data)
+        outer_types::refreshed(narrowed?.data)
     }
 }
 

@@ -326,7 +326,7 @@ pattern!(
     TYPE_NAME,
     concat!(
         r"\b(?:Utf8View|LargeUtf8|Utf8|Int8|Int16|Int32|Int64|UInt8|UInt16|UInt32|UInt64|Float32|",
-        r"Float64|Boolean|Date32|BinaryView|Binary|Decimal128\([^)]*\)|",
+        r"Float64|Boolean|Date32|BinaryView|Binary|Decimal128\([^)]*\)|Time64\([^()]*\)|",
         r"Timestamp\([^()]*(?:\([^()]*\))?[^()]*\))"
     )
 );
@@ -378,6 +378,7 @@ fn type_name(name: &str) -> String {
         _ if name.starts_with("Timestamp") && name.contains("None") => "TIMESTAMP_NTZ".into(),
         _ if name.starts_with("Timestamp(") && !name.contains(',') => "TIMESTAMP_NTZ".into(),
         _ if name.starts_with("Timestamp") => "TIMESTAMP".into(),
+        _ if name.starts_with("Time64") => "TIME".into(),
         _ if parse_type_ddl(name).is_ok() => name.to_uppercase(),
         other => other.to_owned(),
     }
