@@ -363,6 +363,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "rate_to_stats",
             "recovery",
             "operational",
+            "planning",
             "kafka_to_kafka",
             "kafka_throughput",
             "log_length",

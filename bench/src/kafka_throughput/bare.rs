@@ -3,15 +3,15 @@
 //! What it needs is only how much there is to do: it ends when it has read, or the brokers have
 //! acknowledged, as many records as its flags say.
 
-use std::time::Duration;
-
-use clap::ValueEnum;
 use millstream_store::env::Env;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::BaseConsumer;
 use rdkafka::producer::BaseRecord;
 
 use super::Route;
+#[cfg(feature = "confluent")]
+use super::alone::Client;
+use super::alone::{Flags, WAIT, option};
 use super::batches::Batches;
 #[cfg(feature = "confluent")]
 use super::confluent;
@@ -21,52 +21,8 @@ use crate::in_process::{Input, Measuring};
 use crate::sender::Sender;
 use crate::settings;
 
-/// How long a call waits for the first record.
-pub(super) const WAIT: Duration = Duration::from_millis(100);
 /// Acknowledgements are taken in after so many records: about as many as a request has.
 const RECORDS_PER_LOOK: u64 = 1_024;
-
-/// Flags of the bare client's process.
-#[derive(Debug, clap::Args)]
-pub struct Flags {
-    /// Whose code it is
-    #[arg(long)]
-    client: Client,
-    /// What it does
-    #[arg(long)]
-    pub(super) route: Route,
-    /// Broker to connect to, HOST:PORT
-    #[arg(long)]
-    pub(super) brokers: String,
-    /// Topic to read
-    #[arg(long, default_value_t)]
-    pub(super) from: String,
-    /// Topic to write
-    #[arg(long, default_value_t)]
-    pub(super) to: String,
-    /// Records to deal with
-    #[arg(long)]
-    pub(super) messages: u64,
-    /// Bytes of a value that is written
-    #[arg(long)]
-    pub(super) size: usize,
-    /// Partitions of the topic that is read
-    #[arg(long)]
-    pub(super) partitions: i32,
-    /// Setting of the client
-    #[arg(long, value_name = "K=V")]
-    pub(super) client_option: Vec<String>,
-}
-
-/// Whose client it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Client {
-    /// librdkafka.
-    Librdkafka,
-    /// Confluent's own for Rust.
-    #[cfg(feature = "confluent")]
-    Confluent,
-}
 
 /// Reads, copies or writes. Only writing tells what it took: before that its records are made.
 pub fn run(env: &Env, flags: &Flags) -> Result<(), Error> {
@@ -147,14 +103,6 @@ impl Flags {
     }
 }
 
-/// The name and the value of an option of the client.
-pub fn option(text: &str) -> Result<(&str, &str), Error> {
-    text.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| {
-        let problem = format!("--client-option {text}: write it as NAME=VALUE");
-        Error::Flags { problem }
-    })
-}
-
 /// A producer, and how much it was given.
 struct Writing {
     sender: Sender,
@@ -171,16 +119,5 @@ impl Writing {
             self.sender.poll();
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_are_read() {
-        assert_eq!(option("a.b=c=d").expect("it is one"), ("a.b", "c=d"));
-        assert!(option("a.b").is_err() && option("=c").is_err());
     }
 }

@@ -13,7 +13,7 @@ use confluent_kafka::producer::{KafkaProducer, Producer as _, ProducerConfig, Pr
 use millstream_store::env::Env;
 
 use super::Route;
-use super::bare::{Flags, WAIT, option};
+use super::alone::{Flags, WAIT, option};
 use crate::error::Error;
 use crate::in_process::source::Chunks;
 use crate::in_process::{Input, Measuring};

@@ -14,6 +14,7 @@
 //!
 //! What was copied or written is read back: each record must be there once.
 
+mod alone;
 mod bare;
 mod batches;
 #[cfg(feature = "confluent")]
@@ -28,7 +29,8 @@ use millstream_store::env::Env;
 use rdkafka::Message as _;
 use rdkafka::producer::BaseRecord;
 
-pub use bare::{Flags as ClientFlags, run as run_client};
+pub use alone::Flags as ClientFlags;
+pub use bare::run as run_client;
 
 use crate::engine::EngineOptions;
 use crate::error::Error;
@@ -39,7 +41,7 @@ use crate::report::{self, Report};
 use crate::testbed::{TestBed, TopicFlags};
 use crate::throughput::{Throughput, Took};
 use crate::{payload, read_back, system, turns};
-use bare::Client;
+use alone::Client;
 use line::{Line, Summary};
 use pipelines::Kafka;
 
@@ -116,7 +118,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
 impl Flags {
     fn check(&self) -> Result<(), Error> {
         self.topic.check()?;
-        self.client_option.iter().try_for_each(|text| bare::option(text).map(drop))?;
+        self.client_option.iter().try_for_each(|text| alone::option(text).map(drop))?;
         let sizes = payload::SIZE_MIN..=SIZE_MAX;
         let problem = if self.messages == 0 {
             "--messages must be at least 1".to_owned()

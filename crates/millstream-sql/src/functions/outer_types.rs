@@ -10,9 +10,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DFSchema, ExprSchema as _, Result};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
-
-use super::rules::rewrite;
+use datafusion::logical_expr::{Expr, LogicalPlan, Subquery, Union};
 
 /// `plan`, whose subqueries know the types of the columns around them. What is nearer counts where
 /// two queries around one have a column of the same name, as it is changed last.
@@ -38,8 +36,17 @@ fn of_subquery(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
     let plan = Arc::unwrap_or_clone(Arc::clone(&subquery.subquery));
     let plan = plan.transform_up_with_subqueries(|plan| {
-        rewrite(plan, |expr, _| {
-            Ok(typed(&expr, schema).map_or(Transformed::no(expr), Transformed::yes))
+        let plan = plan.map_expressions(|expr| {
+            expr.transform_up(|expr| {
+                Ok(typed(&expr, schema).map_or_else(|| Transformed::no(expr), Transformed::yes))
+            })
+        })?;
+        // Types follow from those of the expressions and inputs.
+        plan.map_data(|plan| match plan {
+            LogicalPlan::Union(union) => {
+                Ok(LogicalPlan::Union(Union::try_new_with_loose_types(union.inputs)?))
+            }
+            plan => plan.recompute_schema(),
         })
     })?;
     let outer_ref_columns = plan.data.all_out_ref_exprs();

@@ -12,8 +12,8 @@ use arrow::array::builder::{
 use arrow::array::{ArrayRef, ListArray, MapArray, NullBufferBuilder, StructArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Field, FieldRef, Fields, Float32Type, Float64Type,
-    Int8Type, Int16Type, Int32Type, Int64Type, Time64MicrosecondType, TimeUnit,
+    ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Field, FieldRef, Fields, Float32Type,
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time64MicrosecondType, TimeUnit,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -171,16 +171,8 @@ impl Column {
             Self::Int16(builder) => integer(builder, record, span),
             Self::Int32(builder) => integer(builder, record, span),
             Self::Int64(builder) => integer(builder, record, span),
-            Self::Float32(builder) => {
-                let value = float(record, span, |special| special as f32);
-                builder.append_option(value);
-                Fit::whole_if(value.is_some())
-            }
-            Self::Float64(builder) => {
-                let value = float(record, span, |special| special);
-                builder.append_option(value);
-                Fit::whole_if(value.is_some())
-            }
+            Self::Float32(builder) => put(builder, float(record, span, |value| value as f32)),
+            Self::Float64(builder) => put(builder, float(record, span, |value| value)),
             Self::Text(builder) => {
                 builder.append_value(text_of(record, span, scratch));
                 Fit::Whole
@@ -191,16 +183,14 @@ impl Column {
                     Some(reader) => i32::try_from(reader.read(text)?.div_euclid(DAY_US)).ok(),
                     None => parse_date(text),
                 });
-                builder.append_option(value);
-                Fit::whole_if(value.is_some())
+                put(builder, value)
             }
             Self::TimeOfDay { builder, reader } => {
                 let value = string_of(record, span, scratch).and_then(|text| match &*reader {
                     Some(reader) => reader.read(text),
                     None => parse_time(text),
                 });
-                builder.append_option(value);
-                Fit::whole_if(value.is_some())
+                put(builder, value)
             }
             Self::Timestamp { builder, parse, reader } => {
                 let value = match span.kind {
@@ -210,8 +200,7 @@ impl Column {
                         None => (*parse)(text),
                     }),
                 };
-                builder.append_option(value);
-                Fit::whole_if(value.is_some())
+                put(builder, value)
             }
             Self::Decimal { builder, precision, scale } => {
                 let text = match span.kind {
@@ -219,8 +208,7 @@ impl Column {
                     _ => string_of(record, span, scratch),
                 };
                 let value = text.and_then(|text| parse_decimal(text, *precision, *scale));
-                builder.append_option(value);
-                Fit::whole_if(value.is_some())
+                put(builder, value)
             }
             Self::List(list) => list.append(record, span, scratch),
             Self::Map(map) => map.append(record, span, scratch),
@@ -251,6 +239,12 @@ impl Column {
     }
 }
 
+/// Appends a value, or NULL where there is none.
+fn put<T: ArrowPrimitiveType>(builder: &mut PrimitiveBuilder<T>, value: Option<T::Native>) -> Fit {
+    builder.append_option(value);
+    Fit::whole_if(value.is_some())
+}
+
 /// The number at `span` of `record`, or what its text says of NaN and the infinities, made by
 /// `special`. Each width is parsed from the text, since a double cut short rounds twice.
 fn float<T: FromStr>(record: &str, span: Span, special: fn(f64) -> T) -> Option<T> {
@@ -263,7 +257,7 @@ fn float<T: FromStr>(record: &str, span: Span, special: fn(f64) -> T) -> Option<
 
 fn integer<T>(builder: &mut PrimitiveBuilder<T>, record: &str, span: Span) -> Fit
 where
-    T: arrow::datatypes::ArrowPrimitiveType,
+    T: ArrowPrimitiveType,
     T::Native: std::str::FromStr,
 {
     let value = match span.kind {

@@ -378,7 +378,6 @@ fn type_name(name: &str) -> String {
         _ if name.starts_with("Timestamp") && name.contains("None") => "TIMESTAMP_NTZ".into(),
         _ if name.starts_with("Timestamp(") && !name.contains(',') => "TIMESTAMP_NTZ".into(),
         _ if name.starts_with("Timestamp") => "TIMESTAMP".into(),
-        _ if name.starts_with("Time64") => "TIME".into(),
         _ if parse_type_ddl(name).is_ok() => name.to_uppercase(),
         other => other.to_owned(),
     }

@@ -17,7 +17,9 @@ use super::ast::{generator, item_expr, one_part};
 use super::frame::{Column, Frame, Relation};
 use super::naming::item_name;
 use super::wildcards::{excepted, replacement};
-use super::{file_metadata, generators, grouping, shapes, stars, twins, using, window_calls};
+use super::{
+    file_metadata, generators, grouping, shapes, stars, twins, using, window_calls, words,
+};
 
 /// The columns of the tables that a query can name.
 pub(crate) struct Scopes {
@@ -212,6 +214,7 @@ impl Scopes {
         }
         let names = |item: &SelectItem| match generated(&frame, item) {
             Some(columns) => columns.into_iter().map(|column| column.name).collect(),
+            None if words::is_alone(item) => Vec::new(),
             None => Vec::from_iter(item_name(item)),
         };
         frame.aliases = select.projection.iter().flat_map(names).collect();

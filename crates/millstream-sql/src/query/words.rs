@@ -3,7 +3,7 @@
 //! `current_user`, `session_user` and `user` are taken for columns here. Where Spark would take
 //! them for the function although a query around has such a column, they are refused.
 
-use datafusion::sql::sqlparser::ast::Ident;
+use datafusion::sql::sqlparser::ast::{Expr, Ident, SelectItem};
 
 use super::frame::Frame;
 use crate::diagnostic::Diagnostic;
@@ -14,6 +14,11 @@ const WORDS: [&str; 3] = ["current_user", "session_user", "user"];
 /// Whether a name is one of them, whatever its case.
 pub(super) fn is_word(name: &str) -> bool {
     WORDS.iter().any(|word| word.eq_ignore_ascii_case(name))
+}
+
+/// Whether an item of a SELECT list is one of them, so that its name says nothing of a column.
+pub(super) fn is_alone(item: &SelectItem) -> bool {
+    matches!(item, SelectItem::UnnamedExpr(Expr::Identifier(ident)) if is_word(&ident.value))
 }
 
 /// Refuses a name that only a query around the innermost of `frames` has as a column.
