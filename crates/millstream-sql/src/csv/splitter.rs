@@ -118,7 +118,7 @@ mod tests {
             (r#""say ""hi"", she said",c"#, &[r#""say ""hi"""#, r#" she said""#, "c"]),
             (r#""hi""",c"#, &[r#"hi""#, "c"]),
             (r#""hi"""",c"#, &[r#"hi"""#, "c"]),
-            (r#""a\"b""c",d"#, &[r#""a"b""c""#, "d"]),
+            (r#""a\"b""c",d"#, &[r#""a"b""c"#, "d"]),
             (r#""say \"hi\"",c"#, &[r#"say "hi""#, "c"]),
             (r#""C:\new\\",C:\new"#, &[r"C:\new\", r"C:\new"]),
             (r#""a" ,b"#, &["a", "b"]),

@@ -1,8 +1,8 @@
 //! From a query that was read to DataFusion's logical plan, with Spark's types and meaning.
 //!
 //! [`logical`] plans the query against registered tables: it compares STRINGs by their
-//! [`collations`], refuses what Spark refuses ([`checks`], [`variants`], [`recursion`]), makes joins
-//! of subqueries ([`lateral`], [`subqueries`]), and columns of windows of time ([`windows`]);
+//! [`collations`], refuses what Spark refuses ([`checks`], [`variants`], [`recursion`]), makes
+//! joins of subqueries ([`lateral`], [`subqueries`]), and columns of windows of time ([`windows`]);
 //! [`grouping_sets`] have no rows without rows, and [`map_keys`] are equal if they have the same
 //! entries, [`zeros`] whatever their signs. [`project`] fits the columns to those of a sink.
 //! [`optimize`] makes a plan ready to run, [`short_circuit`] its conditions. [`row_test`] holds a

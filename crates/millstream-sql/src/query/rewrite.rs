@@ -557,17 +557,14 @@ impl Rewriter<'_> {
             if self.is_batch && frame.could_be_twins(ident) {
                 return Err(twins::ambiguous(self.lexed, std::slice::from_ref(ident)));
             }
-            if frame.result_first
-                && let Some(alias) = alias
-            {
+            if let Some(alias) = alias.filter(|_| frame.result_first) {
                 ident.value = alias.to_owned();
                 return Ok(());
             }
             if let [first, second, ..] = frame.ambiguous(&ident.value).as_slice() {
                 return Err(twins::of_both(self.lexed, ident, [first, second]));
             }
-            let found = frame.resolve(std::slice::from_ref(ident));
-            let found = found.map(|found| found.parts[0].clone());
+            let found = frame.resolve(std::slice::from_ref(ident)).map(|it| it.parts[0].clone());
             if let Some(spelled) = found.or_else(|| alias.map(str::to_owned)) {
                 ident.value = spelled;
                 return Ok(());

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{Expr, Query, visit_expressions_mut};
 
 use super::super::ast::take;
-use super::super::streams::ALL_COLUMNS;
+use super::super::star_tokens::ALL_COLUMNS;
 
 /// Writes the names out.
 pub(super) fn name(query: &mut Query) {
