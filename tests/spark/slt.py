@@ -98,7 +98,10 @@ def as_view(sql):
 
 
 def letter(kind):
-    return "N" if kind.startswith("decimal") else LETTERS.get(kind, "?")
+    if kind.startswith("decimal"):
+        return "N"
+    # A STRING may have a collation behind its name.
+    return LETTERS.get("string" if kind.startswith("string ") else kind, "?")
 
 
 def answer(spark, sql):
