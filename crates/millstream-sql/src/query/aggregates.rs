@@ -23,6 +23,7 @@ const RSD_LEAST: f64 = 0.0082;
 /// Rewrites a call where it is one of these.
 pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
     let Expr::Function(function) = expr else { return Ok(()) };
+    check_stars(lexed, function)?;
     let args: Vec<Expr> = arguments(function).cloned().collect();
     named_for_frames(function);
     match (function_name(function).as_str(), args.as_slice()) {
@@ -80,6 +81,23 @@ pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
         _ => {}
     }
     Ok(())
+}
+
+/// Refuses stars in `count` that are not the one of `count(*)`: DataFusion would count rows.
+fn check_stars(lexed: &Lexed, function: &Function) -> Result<(), Diagnostic> {
+    let FunctionArguments::List(list) = &function.args else { return Ok(()) };
+    let is_star = |arg: &FunctionArg| {
+        let FunctionArg::Unnamed(arg) = arg else { return false };
+        matches!(arg, FunctionArgExpr::QualifiedWildcard(_))
+            || is_distinct(function) && matches!(arg, FunctionArgExpr::Wildcard)
+    };
+    if function_name(function) != "count" || !list.args.iter().any(is_star) {
+        return Ok(());
+    }
+    let span = lexed.span(function.name.span());
+    let diagnostic = Diagnostic::nowhere("`count` does not take the columns of a star here");
+    let help = "write count(*) for all rows, or name the columns: count(DISTINCT a, b)";
+    Err(Diagnostic { span, ..diagnostic }.help(help))
 }
 
 /// `count(t.*, u.*)` as a count of all these columns: of rows in which none is NULL. That of one

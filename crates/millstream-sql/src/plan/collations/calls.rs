@@ -172,6 +172,10 @@ impl Resolver<'_> {
         let is_same = collation.is_binary()
             || (is_trim && args.len() == 1)
             || (name == "initcap" && collation.letters == Letters::Bytes);
+        // Spark trims before the blanks at the end, and keeps these.
+        if is_trim && args.len() == 2 && collation.trims && collation.letters == Letters::Bytes {
+            return Err(refused(name));
+        }
         if is_same {
             return Ok(made(args));
         }

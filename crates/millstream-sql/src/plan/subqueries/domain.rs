@@ -188,11 +188,10 @@ impl<'a> Domain<'a> {
             let input = Arc::new(LogicalPlan::Limit(input));
             return self.projection(&Projection::try_new(projection.expr.clone(), input)?);
         }
-        let is_sorted = matches!(limit.input.as_ref(), LogicalPlan::Sort(_));
-        if !is_sorted && decided_outside(&limit.input)? {
+        if decided_outside(&limit.input)? {
             return plan_err!(
-                "a subquery with LIMIT and without ORDER BY cannot have a condition that is about \
-                 columns outside of it alone"
+                "a subquery with LIMIT cannot have a condition that is about columns outside of it \
+                 alone"
             );
         }
         let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
