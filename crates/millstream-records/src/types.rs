@@ -74,7 +74,7 @@ pub fn spark_type(data_type: &DataType) -> String {
 }
 
 /// The type of a part, whose STRINGs have the next ones of `collations`.
-fn part<'a>(field: &Field, collations: &mut dyn Iterator<Item = &'a str>) -> String {
+fn part(field: &Field, collations: &mut dyn Iterator<Item = &str>) -> String {
     match field.metadata().get(TIME_DIGITS) {
         Some(digits) if matches!(field.data_type(), DataType::Time64(_)) => {
             format!("TIME({digits})")
@@ -83,7 +83,7 @@ fn part<'a>(field: &Field, collations: &mut dyn Iterator<Item = &'a str>) -> Str
     }
 }
 
-fn written<'a>(data_type: &DataType, collations: &mut dyn Iterator<Item = &'a str>) -> String {
+fn written(data_type: &DataType, collations: &mut dyn Iterator<Item = &str>) -> String {
     match data_type {
         DataType::Null => "VOID".into(),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => match collations.next() {
