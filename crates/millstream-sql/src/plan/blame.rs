@@ -235,7 +235,11 @@ impl Blame<'_> {
             Some(types) => format!("`{name}` cannot be called with ({types})"),
             None => lower_first(&tidy(message)),
         };
-        self.at(at, message)
+        let diagnostic = self.at(at, message);
+        match name {
+            "variant_get" => diagnostic.help("of a STRING: get_json_object(x, '$.a.b')"),
+            _ => diagnostic,
+        }
     }
 
     fn at(&self, at: Option<Span>, message: String) -> Diagnostic {
