@@ -1,8 +1,9 @@
 //! Conditions of HAVING that look at keys alone, once more below the aggregation.
 //!
 //! Spark moves them there (`PushPredicateThroughNonJoin`): rows of groups that are left out keep no
-//! state, and do not move the watermark. Here they also stay above, since the state of a checkpoint
-//! may have such groups.
+//! state. Spark moves them below the watermark too, which then follows other rows; here they stay
+//! above it. They also stay above the aggregation, since the state of a checkpoint may have such
+//! groups.
 
 use std::sync::Arc;
 
