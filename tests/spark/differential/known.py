@@ -6,6 +6,7 @@ is equal stands in the wrong list, and an error is no difference.
 
 from .cases import NOT_IN, T, U, Case, rows
 from .operators import JOINED
+from .shapes import FEW, TABLE
 
 COUNTS = f"""SELECT window.start AS begin, %s count(*) AS n
 FROM {T} %s GROUP BY window(ts, '10 seconds')%s"""
@@ -29,6 +30,24 @@ def known_of_two(why, name, query, of_t, of_u, **more):
 
 
 ROWS = [
+    known("Spark moves a condition of HAVING on keys below the watermark too, which rows of other "
+          "groups then do not move. Here they do",
+          "having_moves_watermark", f"""SELECT window.start AS begin, k, count(*) AS n
+FROM {T} GROUP BY window(ts, '10 seconds'), k HAVING k = 'a' AND count(*) > 0""",
+          [rows(1, k="a"), rows(60, k="b"), rows(2, 50, k="a"), rows(90, k="a")], differs=(
+              "micro-batch 2: watermark is 2026-01-01T00:00:40.000Z in Spark, "
+              "2026-01-01T00:00:50.000Z here",
+              "micro-batch 3: watermark is 2026-01-01T00:01:20.000Z in Spark, "
+              "2026-01-01T00:00:50.000Z here",
+              "micro-batch 3, watermark 2026-01-01T00:00:50.000Z:",
+              '  Spark only {"begin": "2026-01-01T00:00:50.000Z", "k": "a", "n": 1}',
+              "micro-batch 4: here only, with 0 rows in, watermark 2026-01-01T00:01:20.000Z, "
+              "0 rows late, rows [{'begin': '2026-01-01T00:00:50.000Z', 'k': 'a', 'n': 1}]")),
+    known("rows of a stream that a condition takes away are a micro-batch here; Spark has none "
+          "where the table on the left is joined to no row",
+          "table_on_the_left", f"SELECT t.k, w FROM {TABLE} JOIN STREAM t ON t.k = o.k AND i > 2",
+          FEW, differs=("micro-batch 3: here only, with 1 rows in, watermark , 0 rows late, "
+                        "rows []",)),
     known_of_two("Spark takes null keys for equal in a full outer join of streams",
                  "full_join_of_nulls", JOINED % "FULL OUTER", [rows(1, i=1)], [rows(2, i=2)],
                  differs=(

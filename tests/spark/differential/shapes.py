@@ -119,10 +119,14 @@ FROM STREAM t GROUP BY window(ts, {size})""", mode="complete") for name, size in
 ]
 
 GROUPING_SETS = [
+    few("rollup", """SELECT k, i > 4 AS big, count(*) AS n, grouping_id() AS id
+FROM STREAM t GROUP BY ROLLUP(k, i > 4)""", mode="update"),
     few("rollup_complete", """SELECT k, s, sum(i) AS total, grouping(k) AS gk, grouping(s) AS gs
 FROM STREAM t GROUP BY ROLLUP(k, s)""", mode="complete"),
     few("rollup_with", "SELECT k, count(*) AS n FROM STREAM t GROUP BY k WITH ROLLUP",
         mode="complete"),
+    few("cube", """SELECT k, i > 4 AS big, max(d) AS high, grouping_id(k, i > 4) AS id
+FROM STREAM t GROUP BY CUBE(k, i > 4)""", mode="complete"),
     few("grouping_sets", """SELECT k, s, count(*) AS n
 FROM STREAM t GROUP BY GROUPING SETS ((k, s), (s), ())""", mode="update"),
     few("grouping_sets_twice", """SELECT k, count(*) AS n
@@ -178,12 +182,16 @@ ROWS = [
 ]
 
 FORMS = [
+    few("with", """WITH some AS (SELECT k, i FROM STREAM t WHERE i > 0)
+SELECT k, count(*) AS n FROM some GROUP BY k""", mode="update"),
     few("star_except", "SELECT * EXCEPT (ts, gap, d) FROM STREAM t"),
     few("lateral_view", """SELECT k, x FROM STREAM t
 LATERAL VIEW explode(array(i, 2 * i)) AS x WHERE x > 4"""),
     few("lateral_view_outer", """SELECT k, at, x FROM STREAM t
 LATERAL VIEW OUTER posexplode(CASE WHEN i > 3 THEN array(i, 0) END) AS at, x"""),
     few("stacked", "SELECT k, stack(2, 'i', i, 'two', 2) AS (name, v) FROM STREAM t"),
+    few("inlined", """SELECT inline(array(struct(k AS a, 1 AS one), struct(s AS a, 2 AS one)))
+FROM STREAM t"""),
     few("alias_of_the_list", "SELECT i + 1 AS more, more * 2 AS twice FROM STREAM t"),
     few("case_of_names", "SELECT T.K AS Key, t.I FROM STREAM t"),
     few("grouped_by_place", "SELECT upper(k), count(*) AS n FROM STREAM t GROUP BY 1", mode="update"),

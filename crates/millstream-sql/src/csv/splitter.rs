@@ -68,8 +68,12 @@ impl Splitter {
             } else if byte == quote {
                 break;
             } else {
-                self.values.push(byte);
-                at += 1;
+                let escape = self.dialect.escape;
+                let rest = &text[at + 1..];
+                let plain = rest.iter().position(|byte| *byte == quote || Some(*byte) == escape);
+                let end = at + 1 + plain.unwrap_or(rest.len());
+                self.values.extend_from_slice(&text[at..end]);
+                at = end;
             }
         }
         let after = at + text[at..].iter().take_while(|byte| **byte == quote).count();

@@ -73,8 +73,8 @@ fn scaled(args: &Arguments, divides: bool) -> Result<ArrayRef> {
     scaled_by(args, &args.expanded(0)?, &args.expanded(1)?, divides, fails)
 }
 
-/// `spans`, which are INTERVALs, multiplied or divided by `numbers`. Where there is no result
-/// `failed` says what to do, with the reason.
+/// Multiplies or divides the INTERVALs in `spans` by `numbers`. Where there is no result, `failed`
+/// gets the reason and decides between an error and NULL.
 pub(super) fn scaled_by(
     args: &Arguments,
     spans: &ArrayRef,

@@ -172,14 +172,14 @@ fn of_numbers(args: &Arguments, strict: bool) -> Result<ArrayRef> {
 }
 
 fn instant([year, month, day, hour, minute]: [i32; 5], seconds: f64, zone: &str) -> Option<i64> {
-    let of_day = (0..24).contains(&hour) && (0..60).contains(&minute);
-    if !of_day || !(0.0..=60.0).contains(&seconds) {
+    let is_of_day = (0..24).contains(&hour) && (0..60).contains(&minute);
+    if !is_of_day || !(0.0..=60.0).contains(&seconds) {
         return None;
     }
     let us = (seconds * SECOND_US as f64).round() as i64;
-    let minutes = i64::from(hour * 60 + minute);
-    let local = i64::from(civil(year, month, day)?) * DAY_US + minutes * 60 * SECOND_US + us;
-    Some(local - zone_offset_us(zone, local)?)
+    let of_day = i64::from(hour * 60 + minute) * 60 * SECOND_US + us;
+    let local = i64::from(civil(year, month, day)?).checked_mul(DAY_US)?.checked_add(of_day)?;
+    local.checked_sub(zone_offset_us(zone, local)?)
 }
 
 /// A date without a time is its midnight.

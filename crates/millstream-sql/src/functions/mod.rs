@@ -26,6 +26,7 @@ mod datetime;
 mod decimals;
 mod define;
 pub(crate) mod failing;
+mod grouping_keys;
 mod held;
 pub(crate) mod if_any;
 mod inserted;

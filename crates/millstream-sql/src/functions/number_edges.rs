@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, AsArray, PrimitiveArray};
 use arrow::compute::kernels::numeric;
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type};
-use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue, exec_err, internal_err};
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::{Expr, ExprSchemable as _, Operator, ScalarUDF};
@@ -49,7 +49,7 @@ pub(crate) fn with_errors(expr: Expr, schema: &DFSchema) -> Result<Transformed<E
         {
             Transformed::yes(REMAINDER.udf().call(vec![*left, *right]))
         }
-        Expr::Negative(value) if !matches!(*value, Expr::Literal(..)) && !chooses(&value) => {
+        Expr::Negative(value) if !matches!(*value, Expr::Literal(..)) => {
             match value.get_type(schema) {
                 Ok(of) if of.is_signed_integer() => {
                     let zero = Expr::Literal(ScalarValue::new_zero(&of)?, None);
@@ -70,12 +70,6 @@ pub(crate) fn with_errors(expr: Expr, schema: &DFSchema) -> Result<Transformed<E
         }
         other => Transformed::no(other),
     })
-}
-
-/// Whether there is a CASE in `expr`. DataFusion asks a call within one for its type again and
-/// again, so that nested ones would take minutes to plan.
-fn chooses(expr: &Expr) -> bool {
-    expr.exists(|part| Ok(matches!(part, Expr::Case(_)))).unwrap_or(true)
 }
 
 fn is_floating(expr: &Expr, schema: &DFSchema) -> bool {

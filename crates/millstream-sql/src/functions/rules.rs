@@ -18,8 +18,8 @@ use super::cast::{cast_expr, is_spark_cast};
 use super::failing::can_fail;
 use super::operators::checked;
 use super::{
-    argument_rules, cast_rules, common_types, decimals, interval_casts, interval_literals,
-    outer_types, set_operations,
+    argument_rules, cast_rules, common_types, decimals, grouping_keys, interval_casts,
+    interval_literals, outer_types, set_operations,
 };
 use crate::types::INTERVAL_FIELDS;
 
@@ -51,6 +51,7 @@ impl AnalyzerRule for SparkLiterals {
                 })?;
                 plan.map_data(|plan| match plan {
                     LogicalPlan::Values(values) => common_types::of_values(values),
+                    LogicalPlan::Aggregate(node) => grouping_keys::as_keys(node),
                     LogicalPlan::Join(join) => set_operations::with_meaning(join),
                     LogicalPlan::RecursiveQuery(query) => common_types::of_recursive(query),
                     plan => Ok(plan),

@@ -13,7 +13,7 @@ use super::define::{Arguments, Function, Param, returns_boolean, returns_text};
 use super::variant_casts::{failed, to_variants};
 use super::variant_types::can_be_variant;
 use crate::types::{holds_variant, is_variant, spark_type, variant};
-use crate::variant::schema::Schema;
+use crate::variant::schema::{Schema, check_all};
 use crate::variant::{Builder, Value, Variants, VariantsBuilder, parse};
 
 /// The function that makes the rows of `variant_explode`.
@@ -46,8 +46,12 @@ fn parsed(args: &Arguments, strict: bool) -> Result<ArrayRef> {
             out.append_null();
             continue;
         };
-        match parse(text, &mut builder).and_then(|()| builder.finish().map(|_| ())) {
-            Ok(()) => out.append(&mut builder).map_err(failed)?,
+        let made = match parse(text, &mut builder) {
+            Ok(()) => builder.finish(),
+            Err(error) => Err(error),
+        };
+        match made {
+            Ok(made) => out.append_made(made).map_err(failed)?,
             Err(_) if !strict => out.append_null(),
             Err(error) => {
                 let shown: String = text.chars().take(SHOWN_MAX).collect();
@@ -77,7 +81,7 @@ fn is_valid(args: &Arguments) -> Result<ArrayRef> {
     let values = Variants::of(&values);
     args.booleans(|row| match values.get(row) {
         Ok(None) => Ok(None),
-        Ok(Some(value)) => Ok(Some(Schema::of(value).is_ok())),
+        Ok(Some(value)) => Ok(Some(check_all(value).is_ok())),
         Err(_) => Ok(Some(false)),
     })
 }

@@ -89,12 +89,15 @@ pub(crate) fn as_condition(having: &mut Expr) {
 /// HAVING of a query without GROUP BY and aggregates is about all rows as one group, which an
 /// aggregate says.
 pub(crate) fn having_of_all_rows(select: &mut Select) {
+    if select.having.is_none() {
+        return;
+    }
     let is_grouped = match &select.group_by {
         GroupByExpr::Expressions(groups, modifiers) => !groups.is_empty() || !modifiers.is_empty(),
         GroupByExpr::All(_) => true,
     };
     let is_aggregate = |part: &Expr| match part {
-        Expr::Function(call) => built_in::is_aggregate(&function_name(call)),
+        Expr::Function(call) => call.over.is_none() && built_in::is_aggregate(&function_name(call)),
         _ => false,
     };
     let mut exprs = select.projection.iter().filter_map(item_expr).chain(&select.having);

@@ -124,7 +124,7 @@ fn of_bytes(value: Expr) -> Expr {
     call(TEXT_OF_BYTES, vec![value], span)
 }
 
-/// `encode` and `decode` as a function that is told by which rules.
+/// Calls the form of `encode` or `decode` whose last argument names the rules of these settings.
 fn with_rules(settings: Settings, function: &mut Function, name: &str) {
     let span = function.name.span();
     let rules = [(settings.has_more_charsets, MORE), (settings.marks_characters, MARKS)];

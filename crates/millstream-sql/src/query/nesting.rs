@@ -1,7 +1,7 @@
 //! How often planning looks at an expression, which doubles where CASEs are nested: what a query
 //! costs is counted with that before anything is planned.
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 
 /// An expression within others.
 #[derive(Clone, Copy)]
@@ -16,7 +16,8 @@ pub(super) struct Nested {
 impl Nested {
     /// DataFusion asks a call for the types of its arguments, and a CASE for its type and, apart
     /// from that, for whether it can be null. So the calls within a CASE are asked twice, and four
-    /// times where a call in a CASE has a CASE with a call as its argument.
+    /// times where a call in a CASE has a CASE with a call as its argument. Operators that compute
+    /// are calls, too, since they fail where Spark's do.
     pub(super) fn new(outer: Option<&Self>, expr: &Expr) -> Self {
         let outer = outer.copied().unwrap_or(Self { times: 1, in_call: false, in_case: false });
         match expr {
@@ -25,10 +26,16 @@ impl Nested {
                 in_call: false,
                 in_case: true,
             },
-            Expr::BinaryOp { .. } | Expr::UnaryOp { .. } | Expr::Nested(_) | Expr::Cast { .. } => {
+            Expr::BinaryOp { op, .. } if !computes(op) => outer,
+            Expr::UnaryOp { op: UnaryOperator::Not, .. } | Expr::Nested(_) | Expr::Cast { .. } => {
                 outer
             }
             _ => Self { in_call: outer.in_case, ..outer },
         }
     }
+}
+
+fn computes(op: &BinaryOperator) -> bool {
+    use BinaryOperator::{Divide, Minus, Modulo, Multiply, MyIntegerDivide, Plus, StringConcat};
+    matches!(op, Plus | Minus | Multiply | Divide | MyIntegerDivide | Modulo | StringConcat)
 }

@@ -1,8 +1,10 @@
 //! Spark's operators that DataFusion has as calls, and the other way round.
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CeilFloorKind, DataType, Expr, Function, FunctionArguments, Spanned,
-    UnaryOperator, Value, ValueWithSpan, helpers::attached_token::AttachedToken,
+    UnaryOperator, Value, ValueWithSpan, helpers::attached_token::AttachedToken, visit_expressions,
 };
 
 use super::ast::{any, arguments, binary, call, cast, function_name, take, text};
@@ -137,7 +139,14 @@ fn decoded(lexed: &Lexed, function: &Function) -> Result<Option<Expr>, Diagnosti
     }
     let (pairs, default) = rest.as_chunks::<2>();
     let written = value.to_string().to_lowercase();
-    let is_nested = written.contains("decode");
+    // In queries within it, too: each would be written out again for each comparison.
+    let is_nested = visit_expressions(*value, |part: &Expr| match part {
+        Expr::Function(call) if function_name(call) == "decode" && arguments(call).count() > 2 => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break();
     if is_nested || written.len().saturating_mul(pairs.len()) > DECODED_BYTES_MAX {
         let diagnostic = Diagnostic::nowhere("the value that `decode` compares is too large");
         let help = "compute it in a subquery and give it a name, or write CASE x WHEN ...";

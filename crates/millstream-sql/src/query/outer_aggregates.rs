@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use super::ast::{any, function_name, generator, item_expr, plain_alias, qualified, quoted_ident};
 use super::frame::Frame;
 use super::naming::item_name;
+use super::places::parts_of;
 use super::routines::built_in;
 use super::rows::{query_around, query_of};
 use super::scope::Scopes;
@@ -126,14 +127,6 @@ fn is_aggregate(expr: &Expr) -> bool {
     match expr {
         Expr::Function(call) => call.over.is_none() && built_in::is_aggregate(&function_name(call)),
         _ => false,
-    }
-}
-
-fn parts_of(expr: &Expr) -> Option<&[Ident]> {
-    match expr {
-        Expr::Identifier(name) => Some(std::slice::from_ref(name)),
-        Expr::CompoundIdentifier(parts) => Some(parts.as_slice()),
-        _ => None,
     }
 }
 

@@ -31,9 +31,13 @@ pub(super) fn in_calls(
 
 /// How many parts are the name of a column, where the others are read otherwise.
 fn other_column(frames: &[Frame], frame: &Frame, parts: &[Ident]) -> Option<usize> {
-    let has_table = parts.len() > 1 && frame.relation(&parts[0].value).is_some();
-    let length = 1 + usize::from(has_table);
-    let is_outer = frames.last()?.resolve(parts).is_none();
+    // A column of a LATERAL VIEW has the name of the subquery that makes its rows by now.
+    let is_table = |name: &str| {
+        let mut subqueries = frame.relations.iter().filter_map(|one| one.within.as_deref());
+        frame.relation(name).is_some() || subqueries.any(|within| within == name)
+    };
+    let length = 1 + usize::from(parts.len() > 1 && is_table(&parts[0].value));
+    let is_outer = !std::ptr::eq(frames.last()?, frame);
     (length < parts.len() && (is_outer || is_of_schema(frames, parts))).then_some(length)
 }
 

@@ -42,7 +42,7 @@ impl Place {
             Expr::Function(function) => {
                 let is_aggregate = built_in::is_aggregate(&function_name(function));
                 self.calls.push(function.over.is_some() || is_aggregate);
-                self.words.extend(units::word(function).map(|unit| unit.span));
+                self.words.extend(units::unit(function).map(|unit| unit.span));
             }
             Expr::CompoundFieldAccess { access_chain, .. } => {
                 self.words.extend(access_chain.iter().filter_map(|access| match access {

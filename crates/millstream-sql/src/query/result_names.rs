@@ -19,7 +19,6 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::ast::{any, generator, item_expr, plain_alias, quoted_ident};
-use super::blocks;
 use super::frame::{Column, Frame, Relation};
 use super::naming::item_name;
 use super::places::{Place, parts_of, path, typed};
@@ -28,7 +27,6 @@ use super::routines::template::Contents;
 /// Gives HAVING and GROUP BY ALL of a batch query the form in which DataFusion reads them as Spark
 /// does.
 pub(super) fn settle(select: &mut Select, frame: &Frame) {
-    select.having.iter_mut().for_each(blocks::as_condition);
     spell_out_all(select, frame);
     let is_known = |one: &Relation| one.columns.is_some() && one.within.is_none();
     if !frame.relations.iter().all(is_known) {

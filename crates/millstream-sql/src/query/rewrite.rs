@@ -248,10 +248,6 @@ impl VisitorMut for Rewriter<'_> {
         if let Expr::Lambda(lambda) = expr {
             self.parameters.push(lambda_calls::parameters(lambda));
             as_int(&mut lambda.body);
-            // The checkpoints of streams know such rows by other names.
-            if self.is_batch {
-                self.found.0.extend(structs::of_row(self.lexed, &mut lambda.body).err());
-            }
         }
         if let Err(diagnostic) = self.expression(expr) {
             self.found.0.push(diagnostic);
@@ -275,7 +271,9 @@ impl Rewriter<'_> {
             let visible = frame.visible.take();
             frame.visible = visible.or_else(|| hidden_sides::visible(select, &frame.relations));
         }
-        using::merge_columns(select, frame, self.is_within());
+        if self.is_batch || self.is_within() {
+            using::merge_columns(select, frame, self.is_within());
+        }
     }
 
     /// Puts columns in the places of `*` where DataFusion does not know it.

@@ -298,6 +298,15 @@ fn star(expr: &Expr, patterns: bool) -> Option<Star> {
         let pattern = Some(pattern.to_owned());
         return Some(Star { qualifier, left_out: Vec::new(), pattern });
     }
+    let last = match expr {
+        Expr::Identifier(name) => Some(name),
+        Expr::CompoundIdentifier(parts) => parts.last(),
+        Expr::Function(call) => call.name.0.last().and_then(ObjectNamePart::as_ident),
+        _ => None,
+    };
+    if last.is_none_or(|last| last.value != ALL_COLUMNS) {
+        return None;
+    }
     let (parts, left_out): (Vec<Ident>, Vec<Ident>) = match expr {
         Expr::Identifier(name) => (vec![name.clone()], Vec::new()),
         Expr::CompoundIdentifier(parts) => (parts.clone(), Vec::new()),
@@ -311,9 +320,8 @@ fn star(expr: &Expr, patterns: bool) -> Option<Star> {
         }
         _ => return None,
     };
-    let (last, qualifier) = parts.split_last()?;
-    let is_star = last.value == ALL_COLUMNS;
-    is_star.then(|| Star { qualifier: qualifier.to_vec(), left_out, pattern: None })
+    let (_, qualifier) = parts.split_last()?;
+    Some(Star { qualifier: qualifier.to_vec(), left_out, pattern: None })
 }
 
 /// The lists of values in an expression, but not those of queries in it.

@@ -27,15 +27,6 @@ pub(super) fn named_struct(
     Ok(call("named_struct", args, first))
 }
 
-/// Makes a row `(a, b + 1)` that is a function's body a struct with Spark's field names.
-pub(super) fn of_row(lexed: &Lexed, body: &mut Expr) -> Result<(), Diagnostic> {
-    if let Expr::Tuple(values) = body {
-        let values = std::mem::take(values);
-        *body = named_struct(lexed, None, values)?;
-    }
-    Ok(())
-}
-
 /// `(a, b)` where it is a value is `struct(a, b)`. Over a stream it keeps the names that it had.
 pub(super) fn of_tuple(
     lexed: &Lexed,

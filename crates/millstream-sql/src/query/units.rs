@@ -46,15 +46,6 @@ pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
     Ok(())
 }
 
-/// The word that says the unit of a call.
-pub(super) fn word(function: &Function) -> Option<&Ident> {
-    let (_, [unit, ..]) = parts(function)?;
-    match unit {
-        Expr::Identifier(word) if is_unit(unit) => Some(word),
-        _ => None,
-    }
-}
-
 fn is_unit(expr: &Expr) -> bool {
     match expr {
         Expr::Identifier(word) => word.quote_style.is_none() && unit_of(&word.value).is_some(),

@@ -63,7 +63,17 @@ impl VariantsBuilder {
     /// # Errors
     /// The value, or the column with it, is too long.
     pub(crate) fn append(&mut self, made: &mut Builder) -> Result<(), VariantError> {
-        let (metadata, value) = made.finish()?;
+        self.append_made(made.finish()?)
+    }
+
+    /// Adds a value that was made: the names in it, and the value.
+    ///
+    /// # Errors
+    /// The column with it is too long.
+    pub(crate) fn append_made(
+        &mut self,
+        (metadata, value): (&[u8], &[u8]),
+    ) -> Result<(), VariantError> {
         self.lengths[0] += value.len();
         self.lengths[1] += metadata.len();
         if self.lengths.iter().any(|length| *length > LENGTH_MAX) {

@@ -101,6 +101,35 @@ impl Schema {
     }
 }
 
+/// Checks that all of a value can be read.
+pub(crate) fn check_all(value: Variant<'_>) -> Result<(), VariantError> {
+    check_part(value, &mut Walk::of(value))
+}
+
+fn check_part(part: Variant<'_>, walk: &mut Walk) -> Result<(), VariantError> {
+    match walk.enter(part)? {
+        Value::Object(items) => {
+            let mut last: Option<&str> = None;
+            for at in 0..items.len() {
+                let name = items.key(at)?;
+                if last.is_some_and(|last| !is_before(last, name)) {
+                    return Err(VariantError::Malformed);
+                }
+                last = Some(name);
+                check_part(items.item(at)?, walk)?;
+            }
+        }
+        Value::Array(items) => {
+            for at in 0..items.len() {
+                check_part(items.item(at)?, walk)?;
+            }
+        }
+        _ => {}
+    }
+    walk.leave();
+    Ok(())
+}
+
 fn of_part(part: Variant<'_>, walk: &mut Walk) -> Result<Schema, VariantError> {
     let schema = match walk.enter(part)? {
         Value::Object(items) => {

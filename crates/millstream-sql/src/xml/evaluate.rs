@@ -191,7 +191,14 @@ impl Evaluation<'_> {
     /// The nodes of an axis, in its order, that a step means.
     fn axis(&mut self, from: usize, step: &Step) -> Result<Vec<usize>, String> {
         let mut nodes = nodes_of(self.tree, from, step.axis);
-        self.work(nodes.len() + 1)?;
+        // Attributes in between are passed over, one by one.
+        let passed = match step.axis {
+            Axis::Descendant | Axis::DescendantOrSelf => {
+                self.tree.nodes[from].end.saturating_sub(from)
+            }
+            _ => 0,
+        };
+        self.work(passed.max(nodes.len()) + 1)?;
         nodes.retain(|node| is_meant(self.tree, *node, step));
         Ok(nodes)
     }

@@ -267,6 +267,14 @@ fn a_case_in_calls_in_cases_is_planned_or_refused() {
     };
     accepted(&nested(8));
     refused(&nested(20), "name the inner CASE in a subquery");
+    for operator in ["- ", "1 + ", "n * ", "2 / ", "n div ", "2.5D % ", "'a' || "] {
+        let nested = |count: usize| {
+            let open = format!("CASE WHEN n = 1 THEN {operator}").repeat(count);
+            format!("SELECT {open} n {} AS x FROM STREAM s", " END".repeat(count))
+        };
+        accepted(&nested(8));
+        refused(&nested(20), "name the inner CASE in a subquery");
+    }
     let chosen = |from: &str| format!("CASE WHEN n > 1 THEN abs(n) ELSE {from} END");
     let chain = (0..30).fold("n".to_owned(), |from, _| chosen(&from));
     accepted(&format!("SELECT {chain} AS x FROM STREAM s"));

@@ -11,17 +11,14 @@ use arrow::datatypes::{
     DataType, Date32Type, FieldRef, Fields, Time64MicrosecondType, TimeUnit,
     TimestampMicrosecondType,
 };
-use datafusion::common::{
-    Result, exec_datafusion_err, exec_err, internal_err, plan_datafusion_err, plan_err,
-};
+use datafusion::common::{Result, exec_datafusion_err, exec_err, internal_err, plan_err};
 
 use super::super::define::within_column;
 use super::super::time_pattern::TimePattern;
-use super::super::types::schema_of;
 use super::csv_options::CsvOptions;
 use super::csv_values;
 use super::options::Mode;
-use super::prepared::{Literals, Prepared, plain};
+use super::prepared::{Literals, Prepared, columns_of, expect_texts, plain, texts};
 use crate::csv::{Splitter, Writer};
 use crate::json;
 use crate::types::spark_type;
@@ -43,23 +40,13 @@ impl Prepared for FromCsv {
     const ARGUMENTS: (usize, usize) = (2, 3);
 
     fn data(given: &DataType) -> DataType {
-        match given {
-            DataType::Null => DataType::Utf8,
-            other => plain(other),
-        }
+        texts(given)
     }
 
     fn prepare(data: &FieldRef, literals: &Literals<'_>) -> Result<Self> {
         let ddl = literals.text(1, "the schema")?;
         let options = CsvOptions::of(Self::NAME, literals, 2, true)?;
-        let data_type =
-            schema_of(ddl).map_err(|error| plan_datafusion_err!("from_csv: {error}"))?;
-        let DataType::Struct(fields) = &data_type else {
-            return plan_err!(
-                "from_csv: the schema is columns, such as a INT, b STRING, not {}",
-                spark_type(&data_type)
-            );
-        };
+        let fields = columns_of(Self::NAME, ddl)?;
         let corrupt = fields.iter().position(|field| *field.name() == options.corrupt);
         for (at, field) in fields.iter().enumerate() {
             if Some(at) == corrupt && *field.data_type() != DataType::Utf8 {
@@ -70,14 +57,11 @@ impl Prepared for FromCsv {
             }
             csv_values::check(field.name(), field.data_type())?;
         }
-        Ok(Self { options, fields: fields.clone(), corrupt, given: data.data_type().clone() })
+        Ok(Self { options, fields, corrupt, given: data.data_type().clone() })
     }
 
     fn check(&self) -> Result<()> {
-        match &self.given {
-            DataType::Utf8 => Ok(()),
-            other => plan_err!("from_csv reads a STRING, not {}; cast it", spark_type(other)),
-        }
+        expect_texts(Self::NAME, &self.given)
     }
 
     fn returns(&self) -> (DataType, bool) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
-use datafusion::common::{Result, ScalarValue, internal_err, plan_err};
+use datafusion::common::{Result, ScalarValue, internal_err, plan_datafusion_err, plan_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
 use parking_lot::Mutex;
 
 use super::super::define::call;
+use super::super::types::schema_of;
 use crate::types::spark_type;
 
 /// How many calls with different literals are kept ready for each function.
@@ -308,6 +309,34 @@ pub(super) fn expect_bytes(function: &str, data: &FieldRef) -> Result<()> {
             "{function} reads BINARY, not {}; if the bytes of records are in it, write \
              CAST(... AS BINARY)",
             spark_type(other)
+        ),
+    }
+}
+
+/// The type of texts to decode; a NULL without a type is one.
+pub(super) fn texts(given: &DataType) -> DataType {
+    match given {
+        DataType::Null => DataType::Utf8,
+        other => plain(other),
+    }
+}
+
+/// Refuses anything but texts, once types are final.
+pub(super) fn expect_texts(function: &str, given: &DataType) -> Result<()> {
+    match given {
+        DataType::Utf8 => Ok(()),
+        other => plan_err!("{function} reads a STRING, not {}; cast it", spark_type(other)),
+    }
+}
+
+/// The columns that a schema in a call has.
+pub(super) fn columns_of(function: &str, ddl: &str) -> Result<Fields> {
+    let of = schema_of(ddl).map_err(|error| plan_datafusion_err!("{function}: {error}"))?;
+    match of {
+        DataType::Struct(fields) => Ok(fields),
+        other => plan_err!(
+            "{function}: the schema is columns, such as a INT, b STRING, not {}",
+            spark_type(&other)
         ),
     }
 }

@@ -9,11 +9,10 @@ use std::collections::HashMap;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
-use datafusion::common::{Result, exec_err, internal_err, plan_datafusion_err, plan_err};
+use datafusion::common::{Result, exec_err, internal_err, plan_err};
 
-use super::super::types::schema_of;
 use super::options::Mode;
-use super::prepared::{Literals, Prepared, plain};
+use super::prepared::{Literals, Prepared, columns_of, expect_texts, texts};
 use super::xml_options::XmlOptions;
 use super::xml_values::{Fail, Value, check, rows, scalar};
 use crate::types::spark_type;
@@ -38,22 +37,14 @@ impl Prepared for FromXml {
     const ARGUMENTS: (usize, usize) = (2, 3);
 
     fn data(given: &DataType) -> DataType {
-        match given {
-            DataType::Null => DataType::Utf8,
-            other => plain(other),
-        }
+        texts(given)
     }
 
     fn prepare(data: &FieldRef, literals: &Literals<'_>) -> Result<Self> {
         let ddl = literals.text(1, "the schema")?;
         let options = XmlOptions::of(Self::NAME, literals, 2)?;
-        let of = schema_of(ddl).map_err(|error| plan_datafusion_err!("from_xml: {error}"))?;
-        let DataType::Struct(fields) = &of else {
-            return plan_err!(
-                "from_xml: the schema is columns, such as a INT, b STRING, not {}",
-                spark_type(&of)
-            );
-        };
+        let fields = columns_of(Self::NAME, ddl)?;
+        let of = DataType::Struct(fields.clone());
         check("the schema", &of)?;
         refuse_wildcard(&of)?;
         let corrupt = fields.iter().position(|field| *field.name() == options.corrupt);
@@ -63,15 +54,11 @@ impl Prepared for FromXml {
             let name = &options.corrupt;
             return plan_err!("from_xml: {name} is for malformed texts: a STRING, and the last");
         }
-        let (fields, given) = (fields.clone(), data.data_type().clone());
-        Ok(Self { options, fields, corrupt, given })
+        Ok(Self { options, fields, corrupt, given: data.data_type().clone() })
     }
 
     fn check(&self) -> Result<()> {
-        match &self.given {
-            DataType::Utf8 => Ok(()),
-            other => plan_err!("from_xml reads a STRING, not {}; cast it", spark_type(other)),
-        }
+        expect_texts(Self::NAME, &self.given)
     }
 
     fn returns(&self) -> (DataType, bool) {
@@ -397,8 +384,10 @@ impl<'a> Reader<'a> {
 /// The field with a name, whatever its case.
 fn place_of(fields: &Fields, name: &str) -> Option<usize> {
     let exact = fields.iter().position(|field| field.name() == name);
-    let name = name.to_lowercase();
-    exact.or_else(|| fields.iter().position(|field| field.name().to_lowercase() == name))
+    exact.or_else(|| {
+        let name = name.to_lowercase();
+        fields.iter().position(|field| field.name().to_lowercase() == name)
+    })
 }
 
 /// Adds an element to an array, which begins with it if there is none yet.

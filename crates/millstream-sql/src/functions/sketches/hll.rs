@@ -109,6 +109,10 @@ const HIP: usize = 8;
 /// Where it has how many registers are not among those of four bits.
 const COUNT_OF_OTHERS: usize = 36;
 
+/// The most coupons of a list, and the size of the largest table as a power of 2.
+const LIST_MAX: usize = 7;
+const LG_TABLE_MAX: u8 = 18;
+
 /// How many bits of a coupon are its place; the others are its value.
 const PLACE_BITS: u32 = 26;
 
@@ -118,24 +122,56 @@ const VALUE_MAX: u8 = 63;
 /// Reads an HLL sketch for `function`.
 pub(in crate::functions) fn read(function: &str, bytes: &[u8]) -> Result<HllSketch> {
     let refused = |why: &str| no_sketch(function, "HLL", "hll_sketch_agg", why);
-    let array = match bytes.get(MODE).map(|mode| mode & 3) {
-        Some(0) if !is_list_full(bytes) => return refused("it has another number of values"),
-        Some(2) => match array(bytes) {
-            Ok(array) => Some(array),
-            Err(why) => return refused(why),
-        },
-        _ => None,
+    let checked = match bytes.get(MODE).map(|mode| mode & 3) {
+        Some(0 | 1) => coupons(bytes).map(Some),
+        Some(2) => array(bytes).map(Some),
+        _ => Ok(None),
     };
-    match HllSketch::deserialize(array.as_deref().unwrap_or(bytes)) {
+    let checked = match checked {
+        Ok(checked) => checked,
+        Err(why) => return refused(why),
+    };
+    match HllSketch::deserialize(checked.as_deref().unwrap_or(bytes)) {
         Ok(sketch) => Ok(sketch),
         Err(error) => refused(error.message()),
     }
 }
 
-/// Whether a list has as many coupons as it says.
-fn is_list_full(bytes: &[u8]) -> bool {
-    let places = bytes[BEFORE_LIST..].chunks_exact(4).take(8);
-    places.filter(|place| four(place, 0) != 0).count() == usize::from(bytes[LEAST])
+/// A list or a table in the compact form: the crate puts its coupons in their places then, and
+/// refuses a table that has one twice.
+fn coupons(bytes: &[u8]) -> std::result::Result<Vec<u8>, &'static str> {
+    const OTHER_COUNT: &str = "it has another number of values";
+    let is_list = bytes[MODE] & 3 == 0;
+    let before = if is_list { BEFORE_LIST } else { BEFORE_TABLE };
+    if bytes.len() < before || bytes[LG_TABLE] > LG_TABLE_MAX {
+        return Err(TOO_SHORT);
+    }
+    let count = match is_list {
+        true => usize::from(bytes[LEAST]),
+        false => four(bytes, BEFORE_LIST) as usize,
+    };
+    if is_list && count > LIST_MAX {
+        return Err(OTHER_COUNT);
+    }
+    let is_compact = bytes[FLAGS] & IS_COMPACT != 0 || (is_list && count == 0);
+    let places = if is_compact { count } else { 1 << bytes[LG_TABLE] };
+    let length = places.checked_mul(4).ok_or(TOO_SHORT)?;
+    let table = bytes[before..].get(..length).ok_or(TOO_SHORT)?;
+    let found = table.chunks_exact(4).map(|coupon| four(coupon, 0));
+    let found: Vec<u32> = found.filter(|coupon| *coupon != 0).collect();
+    if found.len() != count {
+        return Err(OTHER_COUNT);
+    }
+    if found.iter().any(|coupon| coupon >> PLACE_BITS == 0) {
+        return Err("a value has no register");
+    }
+    if is_list && found.iter().enumerate().any(|(at, coupon)| found[..at].contains(coupon)) {
+        return Err("it has a value twice");
+    }
+    let mut out = bytes[..before].to_vec();
+    out[FLAGS] |= IS_COMPACT;
+    found.iter().for_each(|coupon| out.extend(coupon.to_le_bytes()));
+    Ok(out)
 }
 
 /// The bytes of an array of registers with eight bits each, of an array with any number of bits,

@@ -31,7 +31,7 @@ impl<S: Copy> Retained<S> {
         Self { theta: ALL, is_empty: true, entries: Vec::new() }
     }
 
-    /// How many values there are, where `theta` is smaller than [`ALL`] about.
+    /// Whether only an estimate of how many values there are is known: not all hashes are kept.
     pub fn is_estimate(&self) -> bool {
         self.theta < ALL && !self.is_empty
     }

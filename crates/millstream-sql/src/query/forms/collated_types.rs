@@ -19,6 +19,9 @@ pub(super) fn begins(tokens: &[Lexeme], at: usize) -> bool {
 
 /// Names these types.
 pub(super) fn plain(tokens: Vec<Lexeme>) -> Vec<Lexeme> {
+    if !tokens.iter().any(|one| one.is_word("COLLATE")) {
+        return tokens;
+    }
     let mut plain = Vec::with_capacity(tokens.len());
     let mut at = 0;
     while at < tokens.len() {

@@ -70,6 +70,9 @@ pub(super) fn plain(tokens: Vec<Lexeme>) -> Vec<Lexeme> {
 
 /// `VALUES (1 AS a, 2 AS b)` as `VALUES (1, 2)`.
 fn without_names(tokens: Vec<Lexeme>) -> Vec<Lexeme> {
+    if !tokens.iter().any(|one| one.is_word("VALUES")) {
+        return tokens;
+    }
     let mut plain = Vec::with_capacity(tokens.len());
     let mut at = 0;
     let mut is_row = false;

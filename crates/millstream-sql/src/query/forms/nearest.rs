@@ -77,6 +77,10 @@ fn as_lateral(tokens: &[Lexeme], at: usize) -> Result<Vec<Lexeme>, Diagnostic> {
     if !is_one || value >= end {
         return Err(Diagnostic::at(tokens[at].span, "this NEAREST BY cannot be read").help(FORM));
     }
+    if end - value > VALUE_MAX {
+        let message = format!("the value of NEAREST BY has more than {VALUE_MAX} tokens");
+        return Err(Diagnostic::at(tokens[at].span, message).help("compute it in a subquery"));
+    }
     if !(1..=ROWS_MAX).contains(&rows) {
         let message = format!("NEAREST takes a number of rows from 1 to {ROWS_MAX}");
         return Err(Diagnostic::at(tokens[at + 2].span, message));
@@ -93,6 +97,8 @@ fn as_lateral(tokens: &[Lexeme], at: usize) -> Result<Vec<Lexeme>, Diagnostic> {
     Ok(plain)
 }
 
+/// Tokens of the value, which is written twice.
+const VALUE_MAX: usize = 10_000;
 const FORM: &str = "the form is a JOIN b EXACT NEAREST 3 BY DISTANCE abs(a.x - b.x)";
 
 /// `SELECT * FROM table WHERE (value) IS NOT NULL ORDER BY (value) LIMIT rows`

@@ -10,6 +10,9 @@ use crate::syntax::lexer::Lexeme;
 const CUBE_MAX: usize = 5;
 /// The most items of a ROLLUP that is written out: the sets have all that come before each.
 const ROLLUP_MAX: usize = 30;
+/// Tokens of a CUBE or ROLLUP that is written out: what stands in it is there once for each set,
+/// and again for each set of what is around it.
+const TOKENS_MAX: usize = 100_000;
 
 /// True at GROUPING SETS whose sets have others within.
 pub(super) fn begin(tokens: &[Lexeme], at: usize) -> bool {
@@ -35,6 +38,9 @@ fn has_sets(item: &[Lexeme]) -> bool {
 
 /// Writes them out, outside of the parentheses of `tokens`.
 pub(super) fn plain(tokens: Vec<Lexeme>) -> Vec<Lexeme> {
+    if !(0..tokens.len()).any(|at| is_grouping_sets(&tokens, at)) {
+        return tokens;
+    }
     let mut plain = Vec::with_capacity(tokens.len());
     let mut at = 0;
     while at < tokens.len() {
@@ -70,7 +76,8 @@ fn sets_of(item: &[Lexeme]) -> Vec<Vec<Lexeme>> {
     }
     let is_rollup = item[0].is_word("ROLLUP");
     let most = if is_rollup { ROLLUP_MAX } else { CUBE_MAX };
-    if parts.len() > most {
+    let sets = if is_rollup { parts.len() + 1 } else { 1_usize << parts.len().min(CUBE_MAX) };
+    if parts.len() > most || item.len().saturating_mul(sets) > TOKENS_MAX {
         return vec![item.to_vec()];
     }
     let added = Added(&item[0]);

@@ -39,7 +39,7 @@ fn sample(inner: &[Lexeme]) -> Option<Sample<'_>> {
     };
     match inner.len() {
         2 if inner[1].is_word("PERCENT") && number(0) == Some(100.0) => Some(Sample::All),
-        2 if inner[1].is_word("ROWS") && number(0).is_some() => Some(Sample::First(&inner[0])),
+        2 if inner[1].is_word("ROWS") && is_whole(&inner[0]) => Some(Sample::First(&inner[0])),
         5 if are_words(inner, 0, &["BUCKET"])
             && are_words(inner, 2, &["OUT", "OF"])
             && number(1) == Some(1.0)
@@ -49,6 +49,11 @@ fn sample(inner: &[Lexeme]) -> Option<Sample<'_>> {
         }
         _ => None,
     }
+}
+
+/// Whether it is a number of rows.
+fn is_whole(number: &Lexeme) -> bool {
+    matches!(&number.token, Token::Number(digits, _) if digits.parse::<u64>().is_ok())
 }
 
 /// True at a TABLESAMPLE of a relation, which is no step of a pipe, that takes all rows.
@@ -70,6 +75,9 @@ fn end_of_all(tokens: &[Lexeme], at: usize) -> Option<usize> {
 
 /// Leaves those out.
 pub(super) fn without_all(tokens: Vec<Lexeme>) -> Vec<Lexeme> {
+    if !tokens.iter().any(|one| one.is_word("TABLESAMPLE")) {
+        return tokens;
+    }
     let mut plain = Vec::with_capacity(tokens.len());
     let mut at = 0;
     while at < tokens.len() {

@@ -19,7 +19,7 @@ use super::super::ast::{call, function_name, generator_name, quoted_ident, take,
 use super::super::frame::Frame;
 use super::super::prepared::TableRead;
 use super::super::scope::Scopes;
-use super::super::variables::known::{Variable, function_of, places};
+use super::super::variables::known::{Variable, function_of};
 use super::built_in;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::syntax::lexer::Lexed;
@@ -264,7 +264,8 @@ impl Binder<'_> {
     /// The variable that a name means which is neither a column nor a parameter.
     fn variable(&self, parts: &[Ident]) -> Result<Option<usize>, Diagnostic> {
         let [name] = parts else { return Ok(None) };
-        let Some(at) = places(self.names.variables).get(&name.value.to_lowercase()).copied() else {
+        let Some(at) = self.names.variables.iter().rposition(|one| one.is_called(&name.value))
+        else {
             return Ok(None);
         };
         let mut relations = self.levels.iter().flat_map(|level| &level.frame.relations);

@@ -96,10 +96,11 @@ fn marker(tokens: &[Lexeme], at: usize) -> Option<(Marker<'_>, Span)> {
     match &lexeme.token {
         Token::Placeholder(text) if text == "?" => Some((Marker::Place, lexeme.span)),
         Token::Colon => {
-            // In `STRUCT<a:INT>` a word stands at the colon.
+            // In `STRUCT<a:INT>` and `v:a`, a word or an end of parentheses stands at the colon.
             let before = at.checked_sub(1).map(|before| &tokens[before]);
             let follows_word = before.is_some_and(|before| {
-                matches!(before.token, Token::Word(_)) && before.span.end == lexeme.span.start
+                matches!(before.token, Token::Word(_) | Token::RParen | Token::RBracket)
+                    && before.span.end == lexeme.span.start
             });
             let next = tokens.get(at + 1)?;
             let name = next.word()?;

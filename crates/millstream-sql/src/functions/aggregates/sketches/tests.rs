@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, Float64Array, Int64Array};
 
 use super::hll::OfValues as Hll;
 use super::theta::Gathered as Theta;
-use super::tuple::OfValues as Tuple;
+use super::tuple::Gathered as Tuple;
 use super::{Sketching, for_each_sketch};
 use crate::functions::sketches::retained::{Gathering, Retained};
 use crate::functions::sketches::summaries::Mode;
@@ -40,7 +40,7 @@ fn theta_sketches_of_parts_are_those_of_all() {
 
 #[test]
 fn tuple_sketches_of_parts_are_those_of_all() {
-    let new = |mode| Tuple::<f64>::new("test", mode, 12);
+    let new = |mode| Tuple::<f64>::of_values("test", mode, 12);
     let (whole, parts) = whole_and_parts(|| new(Mode::Max));
     assert_eq!(whole, parts);
     let (whole, parts) = whole_and_parts(|| new(Mode::Sum));
@@ -163,7 +163,7 @@ fn kll_sketches_of_spark_are_read() {
 /// Sets of which more was thrown away than kept, with what Spark estimates of them.
 #[test]
 fn estimates_are_those_of_spark() {
-    let new = |lg_nominal| Tuple::<f64>::new("test", Mode::Sum, lg_nominal);
+    let new = |lg_nominal| Tuple::<f64>::of_values("test", Mode::Sum, lg_nominal);
     let small = tuple_bytes::read::<f64>("test", &sketch_of(new(4), 0..1000)).unwrap();
     let large = tuple_bytes::read::<f64>("test", &sketch_of(new(5), 500..1500)).unwrap();
     let estimate = |sketch: &Retained<_>| sketch.entries.len() as f64 / sketch.share();

@@ -22,7 +22,7 @@ macro_rules! of_numbers {
                     not_distinct($of_values, args)?;
                     let mode = mode_of($of_values, args, 3)?;
                     let lg_nominal = lg_nominal_of($of_values, args, 2)?;
-                    accumulator(OfValues::<$number>::new($of_values, mode, lg_nominal))
+                    accumulator(Gathered::<$number>::of_values($of_values, mode, lg_nominal))
                 },
             ),
             of_sketches(
@@ -34,13 +34,9 @@ macro_rules! of_numbers {
                     Ok(types)
                 },
                 |args| {
-                    accumulator(Union {
-                        name: $union,
-                        mode: mode_of($union, args, 2)?,
-                        gathering: Gathering::<Summary<$number>>::new(lg_nominal_of(
-                            $union, args, 1,
-                        )?),
-                    })
+                    let mode = mode_of($union, args, 2)?;
+                    let lg_nominal = lg_nominal_of($union, args, 1)?;
+                    accumulator(Gathered::<$number>::of_sketches($union, mode, lg_nominal))
                 },
             ),
             of_sketches(
@@ -135,23 +131,31 @@ fn mode_of(name: &str, args: &AccumulatorArgs<'_>, at: usize) -> Result<Mode> {
     }
 }
 
-/// The keys of a column with their numbers.
+/// The keys of a column with their numbers, or all sketches of a column.
 #[derive(Debug)]
-pub(super) struct OfValues<N> {
+pub(super) struct Gathered<N> {
     name: &'static str,
     mode: Mode,
+    of_sketches: bool,
     gathering: Gathering<Summary<N>>,
 }
 
-impl<N: Number> OfValues<N> {
-    /// For a call.
-    pub(super) fn new(name: &'static str, mode: Mode, lg_nominal: u8) -> Self {
-        Self { name, mode, gathering: Gathering::new(lg_nominal) }
+impl<N: Number> Gathered<N> {
+    /// For a call over keys and numbers.
+    pub(super) fn of_values(name: &'static str, mode: Mode, lg_nominal: u8) -> Self {
+        Self { name, mode, of_sketches: false, gathering: Gathering::new(lg_nominal) }
+    }
+
+    fn of_sketches(name: &'static str, mode: Mode, lg_nominal: u8) -> Self {
+        Self { of_sketches: true, ..Self::of_values(name, mode, lg_nominal) }
     }
 }
 
-impl<N: Number> Sketching for OfValues<N> {
+impl<N: Number> Sketching for Gathered<N> {
     fn add(&mut self, values: &[ArrayRef]) -> Result<()> {
+        if self.of_sketches {
+            return for_each_sketch(&values[0], |sketch| self.join(sketch));
+        }
         let numbers = values[1].as_primitive::<N::Column>();
         for_each_key(&values[0], |row, hash| {
             if numbers.is_valid(row) {
@@ -165,49 +169,9 @@ impl<N: Number> Sketching for OfValues<N> {
     }
 
     fn join(&mut self, state: &[u8]) -> Result<()> {
-        union(self.name, self.mode, &mut self.gathering, state)
-    }
-
-    fn state(&self) -> Result<Option<Vec<u8>>> {
-        Ok(Some(written(&self.gathering.retained())))
-    }
-
-    fn sketch(&self) -> Result<Vec<u8>> {
-        Ok(written(&self.gathering.trimmed()))
-    }
-
-    fn size(&self) -> usize {
-        self.gathering.size()
-    }
-}
-
-/// Adds a sketch to others.
-fn union<N: Number>(
-    name: &str,
-    mode: Mode,
-    gathering: &mut Gathering<Summary<N>>,
-    sketch: &[u8],
-) -> Result<()> {
-    let sketch = read(name, sketch)?;
-    gathering.union(&sketch, |one, other| Summary::joined(mode, one, other));
-    Ok(())
-}
-
-/// All sketches of a column.
-#[derive(Debug)]
-struct Union<N> {
-    name: &'static str,
-    mode: Mode,
-    gathering: Gathering<Summary<N>>,
-}
-
-impl<N: Number> Sketching for Union<N> {
-    fn add(&mut self, values: &[ArrayRef]) -> Result<()> {
-        for_each_sketch(&values[0], |sketch| self.join(sketch))
-    }
-
-    fn join(&mut self, state: &[u8]) -> Result<()> {
-        union(self.name, self.mode, &mut self.gathering, state)
+        let (sketch, mode) = (read(self.name, state)?, self.mode);
+        self.gathering.union(&sketch, |one, other| Summary::joined(mode, one, other));
+        Ok(())
     }
 
     fn state(&self) -> Result<Option<Vec<u8>>> {
