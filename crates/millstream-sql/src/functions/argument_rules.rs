@@ -11,6 +11,7 @@ use datafusion::logical_expr::{
     Cast, Expr, ExprSchemable, WindowFrameBound, WindowFrameUnits, cast, lit,
 };
 
+use super::common_types::mix_text;
 use super::{time_bucket, times_of_day};
 use crate::types::{field_type, list_of, spark_type};
 
@@ -143,6 +144,10 @@ fn element_at(name: &str) -> Option<usize> {
     })
 }
 
+/// Functions of two arrays, whose elements are compared.
+const TAKE_TWO_ARRAYS: [&str; 4] =
+    ["array_union", "array_intersect", "array_except", "arrays_overlap"];
+
 fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> Result<Expr> {
     let name = call.func.name().to_owned();
     times_of_day::check_call(&name, types)?;
@@ -156,6 +161,13 @@ fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> 
     {
         let (of, given) = (spark_type(&of), spark_type(given));
         return plan_err!("{name}: {given} is not of the type of the elements, {of}; cast it");
+    }
+    if TAKE_TWO_ARRAYS.contains(&name.as_str())
+        && let [left, right] = types
+        && mix_text(left, right)
+    {
+        let (left, right) = (spark_type(left), spark_type(right));
+        return plan_err!("{name} takes arrays of one type and got {left} and {right}; cast one");
     }
     match (name.as_str(), types) {
         ("date_add" | "date_sub", [_, days]) if is_no_int(days) => {

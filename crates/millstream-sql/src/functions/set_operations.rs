@@ -14,15 +14,15 @@ use datafusion::logical_expr::{
     Distinct, Expr, ExprFunctionExt, Join, JoinType, LogicalPlan, LogicalPlanBuilder,
 };
 
-use super::common_types::{common_type, with_types};
+use super::common_types::{check_columns, common_type, with_key_types, with_types};
 
 /// The names of the numbers of both sides' rows.
 const NUMBERS: [&str; 2] = ["__occurrence", "__other_occurrence"];
 
-/// `join` with Spark's meaning, if it is a set operation.
+/// `join` with Spark's meaning: a set operation, or a join by keys of several types.
 pub(super) fn with_meaning(join: Join) -> Result<LogicalPlan> {
     if !is_set_operation(&join) {
-        return Ok(LogicalPlan::Join(join));
+        return with_key_types(join).map(LogicalPlan::Join);
     }
     let join = with_common_types(join)?;
     if matches!(join.left.as_ref(), LogicalPlan::Distinct(_)) {
@@ -61,7 +61,9 @@ fn with_common_types(join: Join) -> Result<Join> {
     for (one, other) in &join.on {
         let ((at, one), (other_at, other)) = (type_in(&left, one)?, type_in(&right, other)?);
         if one != other {
-            let common = common_type(&[one, other]);
+            let types = [one, other];
+            check_columns(&types)?;
+            let common = common_type(&types);
             left_types[at].clone_from(&common);
             right_types[other_at] = common;
         }

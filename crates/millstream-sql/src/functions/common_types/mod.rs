@@ -5,13 +5,20 @@
 //! Beside a decimal a whole number is one of as many digits as its type has, and a literal of as
 //! many as it is written with; with a DOUBLE, a FLOAT or text both become DOUBLEs. DataFusion would
 //! rather make decimals of doubles, and gives other digits.
+//!
+//! [`nested`] is about arrays, structs and maps, [`pairs`] about BETWEEN and CASE, which compare one
+//! value with several, and [`keys`] about comparisons that are written without an operator.
+
+mod keys;
+mod nested;
+mod pairs;
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::binary::{comparison_coercion, type_union_resolution};
-use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, ScalarFunction};
+use datafusion::logical_expr::expr::{BinaryExpr, Case, InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::coerce_plan_expr_for_schema;
 use datafusion::logical_expr::{
     Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, RecursiveQuery, Union, Values,
@@ -21,6 +28,9 @@ use datafusion::logical_expr::{
 use super::decimals::{Manner, Operation, decimal_operation, digits_of, type_of, wider};
 use super::times_of_day::check_common;
 use crate::types::{is_variant, spark_type, timestamp};
+
+pub(super) use keys::with_key_types;
+pub(super) use nested::mix_text;
 
 /// The common type of `types`, to which their values are cast.
 pub(super) fn common_type(types: &[DataType]) -> Option<DataType> {
@@ -64,19 +74,36 @@ fn is_decimal(data_type: &DataType) -> bool {
 }
 
 /// The common type where one of them is a decimal and the others are numbers, text or null; or
-/// where [`with_text`] has one.
+/// where [`with_text`] has one; or that of arrays, structs or maps with such parts.
 fn with_decimals(types: &[DataType]) -> Option<DataType> {
+    nested::common_parts(types).or_else(|| of_values_with_decimals(types))
+}
+
+fn of_values_with_decimals(types: &[DataType]) -> Option<DataType> {
     if !types.iter().any(is_decimal) {
         return with_text(types);
     }
     if types.iter().any(|found| found.is_floating() || found.is_string()) {
         let known =
             |found: &DataType| found.is_numeric() || found.is_string() || *found == DataType::Null;
-        return types.iter().all(known).then_some(DataType::Float64);
+        if !types.iter().all(known) {
+            return None;
+        }
+        let text = types.iter().any(DataType::is_string);
+        let whole = types.iter().any(DataType::is_signed_integer);
+        return if text && whole { from_left(types) } else { Some(DataType::Float64) };
     }
     let mut digits = types.iter().filter(|found| **found != DataType::Null).map(digits_of);
     let first = digits.next()??;
     digits.try_fold(first, |all, next| Some(wider(all, next?))).map(type_of)
+}
+
+/// The common type of the first two, then of that and the third, and so on: text beside a whole
+/// number is a BIGINT, and beside a decimal it would have been a DOUBLE.
+fn from_left(types: &[DataType]) -> Option<DataType> {
+    let mut known = types.iter().filter(|found| !found.is_null());
+    let first = known.next()?.clone();
+    known.try_fold(first, |all, next| common_type(&[all, next.clone()]))
 }
 
 /// Text beside a number is one: a BIGINT beside whole numbers, else a DOUBLE. Beside a boolean, a
@@ -124,11 +151,15 @@ fn of_times(types: &[&DataType]) -> Option<DataType> {
     Some(if zoned { timestamp() } else { DataType::Timestamp(TimeUnit::Microsecond, None) })
 }
 
-/// Refuses INTERVALs of months beside those of days: a month has no fixed length.
+/// Whether INTERVALs of months are beside those of days: a month has no fixed length.
+fn have_months_and_days(types: &[DataType]) -> bool {
+    types.contains(&DataType::Interval(IntervalUnit::YearMonth))
+        && types.iter().any(|of| matches!(of, DataType::Duration(_)))
+}
+
+/// Refuses values that have no common type.
 pub(super) fn check_intervals(types: &[DataType]) -> Result<()> {
-    let months = types.contains(&DataType::Interval(IntervalUnit::YearMonth));
-    let days = types.iter().any(|of| matches!(of, DataType::Duration(_)));
-    if months && days {
+    if have_months_and_days(types) {
         return plan_err!(
             "an INTERVAL of years and months and one of days have no common type \
              (DATATYPE_MISMATCH); write make_interval(...) for one of both, or add them to a date \
@@ -136,6 +167,17 @@ pub(super) fn check_intervals(types: &[DataType]) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Refuses columns of UNION, INTERSECT or EXCEPT that have no common type.
+pub(super) fn check_columns(types: &[DataType]) -> Result<()> {
+    if have_months_and_days(types) {
+        return plan_err!(
+            "one column has INTERVALs of years and months in one query and of days in another \
+             (INCOMPATIBLE_COLUMN_TYPE); write make_interval(...) in both, or cast them to STRING"
+        );
+    }
+    check_common(types)
 }
 
 /// INTERVALs of days and of parts of days.
@@ -161,12 +203,8 @@ pub(super) fn rewritten(expr: Expr, schema: &DFSchema) -> Result<Expr> {
             let expr = Box::new(all.swap_remove(0));
             Ok(Expr::InList(InList { expr, list, negated }))
         }
-        Expr::Between(Between { expr, negated, low, high }) => {
-            let mut all =
-                cast_together(vec![*expr, *low, *high], schema)?.into_iter().map(Box::new);
-            let mut next = || all.next().expect("as many come back");
-            Ok(Expr::Between(Between { expr: next(), negated, low: next(), high: next() }))
-        }
+        Expr::InSubquery(found) => keys::of_subquery(found, schema),
+        Expr::Between(found) => pairs::between(found, schema),
         Expr::Case(case) => Ok(Expr::Case(common_case(case, schema)?)),
         Expr::Like(mut like) => {
             if let Some(found) = of(&like.expr).filter(has_text) {
@@ -235,6 +273,13 @@ fn binary(
     let types = [left_type, right_type];
     check_intervals(&types)?;
     check_common(&types)?;
+    if operation.is_none() && mix_text(&types[0], &types[1]) {
+        return plan_err!(
+            "`{op}` cannot compare {} with {} (DATATYPE_MISMATCH); cast one of them",
+            spark_type(&types[0]),
+            spark_type(&types[1])
+        );
+    }
     let exact = exact_types([&left, &right], &types);
     match (operation, exact) {
         (Some(operation), Some([left_exact, right_exact])) => {
@@ -319,14 +364,7 @@ fn common_case(case: Case, schema: &DFSchema) -> Result<Case> {
     let Case { expr, when_then_expr, else_expr } = case;
     let (whens, thens): (Vec<_>, Vec<_>) =
         when_then_expr.into_iter().map(|(when, then)| (*when, *then)).unzip();
-    let (expr, whens) = match expr {
-        None => (None, whens),
-        Some(expr) => {
-            let mut all = cast_together(std::iter::once(*expr).chain(whens).collect(), schema)?;
-            let whens = all.split_off(1);
-            (all.pop().map(Box::new), whens)
-        }
-    };
+    let (expr, whens) = pairs::of_case(expr, whens, schema)?;
     let count = thens.len();
     let mut results =
         cast_together(thens.into_iter().chain(else_expr.map(|expr| *expr)).collect(), schema)?;
@@ -417,6 +455,9 @@ fn null_if(mut function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     Ok(Expr::ScalarFunction(function))
 }
 
+/// DataFusion's common type of dates and times, to which no text casts.
+const NANOSECONDS: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
+
 /// Casts the columns of a VALUES to their common types where decimals are among them. The casts
 /// that its builder has added for DataFusion's own common types are removed first.
 pub(super) fn of_values(values: Values) -> Result<LogicalPlan> {
@@ -426,7 +467,10 @@ pub(super) fn of_values(values: Values) -> Result<LogicalPlan> {
         let before = |expr: &Expr| match expr {
             Expr::Cast(cast) if cast.field.data_type() == field.data_type() => {
                 Some(cast.expr.as_ref().clone()).filter(|inner| {
-                    inner.get_type(&none).is_ok_and(|of| of.is_numeric() || of.is_null())
+                    let is_builders = |of: DataType| {
+                        of.is_numeric() || of.is_null() || *field.data_type() == NANOSECONDS
+                    };
+                    inner.get_type(&none).is_ok_and(is_builders)
                 })
             }
             _ => None,
@@ -473,7 +517,7 @@ pub(super) fn of_union(union: Union) -> Result<Union> {
     let common = |column: usize| -> Result<Option<DataType>> {
         let types = union.inputs.iter().map(|input| input.schema().field(column).data_type());
         let types: Vec<DataType> = types.cloned().collect();
-        check_common(&types)?;
+        check_columns(&types)?;
         let differ = types.iter().any(|found| *found != types[0]);
         Ok(if differ { with_decimals(&types) } else { None })
     };
