@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 };
 
 use super::common_types::mix_text;
-use super::{time_bucket, times_of_day};
+use super::{elements, time_bucket, times_of_day};
 use crate::types::{field_type, list_of, spark_type};
 
 /// `expr` as Spark takes it.
@@ -101,6 +101,15 @@ fn frame(call: &WindowFunction, schema: &DFSchema) -> Result<()> {
              number {by}"
         );
     }
+    if let Some(by) =
+        [&frame.start_bound, &frame.end_bound].into_iter().find_map(|at| beyond(at, &of))
+    {
+        let of = spark_type(&of);
+        return plan_err!(
+            "a RANGE that is ordered by a {of} has no bound of {by}, which is beyond its values; \
+             write UNBOUNDED, or order by a cast to a type that holds {by}"
+        );
+    }
     let refused = match &of {
         DataType::Date32 => bounds.any(|value| has_time(&value)),
         of => of.is_string() || matches!(of, DataType::Boolean | DataType::Binary),
@@ -110,6 +119,37 @@ fn frame(call: &WindowFunction, schema: &DFSchema) -> Result<()> {
         return plan_err!("a RANGE between such bounds cannot be ordered by a {of}; use ROWS");
     }
     Ok(())
+}
+
+/// The number of a bound, if it is more than values of the type `of` have.
+fn beyond<'a>(bound: &'a WindowFrameBound, of: &DataType) -> Option<&'a str> {
+    let (by, more) = match bound {
+        // It is cast with a minus before it, and the least number is farther from zero.
+        WindowFrameBound::Preceding(by) => (by, 1),
+        WindowFrameBound::Following(by) => (by, 0),
+        WindowFrameBound::CurrentRow => return None,
+    };
+    let text = by.try_as_str().flatten()?.trim();
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if whole.is_empty() || !whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit())
+    {
+        return None;
+    }
+    let most = match of {
+        DataType::Int8 => i128::from(i8::MAX) + more,
+        DataType::Int16 => i128::from(i16::MAX) + more,
+        DataType::Int32 => i128::from(i32::MAX) + more,
+        DataType::Int64 => i128::from(i64::MAX) + more,
+        DataType::Date32 => i128::from(i32::MAX),
+        DataType::Decimal128(digits, scale) => {
+            let digits = u32::try_from(i16::from(*digits) - i16::from(*scale)).ok()?;
+            10_i128.checked_pow(digits)? - 1
+        }
+        _ => return None,
+    };
+    // What is no `i128` has more digits than any type.
+    let by = whole.parse::<i128>().unwrap_or(i128::MAX);
+    (by > most).then_some(text)
 }
 
 /// Whether a bound of a frame has a part of a day, in the form that the text of bounds has.
@@ -134,16 +174,6 @@ fn negated(value: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(Expr::Negative(Box::new(value)))
 }
 
-/// Functions of an array or a map and an element or a key: the position of the latter.
-fn element_at(name: &str) -> Option<usize> {
-    Some(match name {
-        "array_has" | "array_append" | "array_prepend" | "array_position" | "array_remove"
-        | "array_remove_all" | "map_contains_key" => 1,
-        "array_insert" => 2,
-        _ => return None,
-    })
-}
-
 /// Functions of two arrays, whose elements are compared.
 const TAKE_TWO_ARRAYS: [&str; 4] =
     ["array_union", "array_intersect", "array_except", "arrays_overlap"];
@@ -152,16 +182,7 @@ fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> 
     let name = call.func.name().to_owned();
     times_of_day::check_call(&name, types)?;
     times_of_day::check_field(&call, types, schema)?;
-    if let Some(at) = element_at(&name)
-        && let (Some(of), Some(given)) = (types.first().and_then(item_of), types.get(at))
-        && of.is_string() != given.is_string()
-        && !of.is_null()
-        && !given.is_null()
-        && !given.is_nested()
-    {
-        let (of, given) = (spark_type(&of), spark_type(given));
-        return plan_err!("{name}: {given} is not of the type of the elements, {of}; cast it");
-    }
+    elements::check(&name, types)?;
     if TAKE_TWO_ARRAYS.contains(&name.as_str())
         && let [left, right] = types
         && mix_text(left, right)
@@ -198,6 +219,10 @@ fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> 
             let (_, field) = call.args[0].to_field(schema)?;
             return Ok(lit(field_type(&field).to_lowercase()));
         }
+        ("array_contains" | "array_has" | "array_remove_all", _) => {
+            elements::with_common_type(&mut call, types);
+        }
+        ("get_field", _) => return elements::at_key(call, types),
         ("arrays_zip", _) => return Ok(zipped(call, schema)),
         (time_bucket::NAME, _) => time_bucket::check(&call.args)?,
         ("pmod", [left, right]) if left.is_string() && right.is_string() => {
@@ -206,18 +231,6 @@ fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> 
         _ => {}
     }
     Ok(Expr::ScalarFunction(call))
-}
-
-/// The type of the elements of an array, or of the keys of a map.
-fn item_of(of: &DataType) -> Option<DataType> {
-    match of {
-        DataType::List(item) => Some(item.data_type().clone()),
-        DataType::Map(entries, _) => match entries.data_type() {
-            DataType::Struct(fields) => Some(fields[0].data_type().clone()),
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 fn is_no_int(given: &DataType) -> bool {

@@ -14,7 +14,7 @@ use arrow::compute::{SortOptions, interleave, sort_to_indices, take};
 use arrow::datatypes::{DataType, FieldRef, Int32Type, Int64Type, UInt32Type};
 use arrow::row::{RowConverter, Rows, SortField};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, ScalarUDF};
 
 use super::common_types::common_type;
 use super::define::{
@@ -25,8 +25,15 @@ use crate::types::{map_of, spark_type};
 
 use Param::{Any, Boolean, Int};
 
+const ELEMENT_AT: Function = Function::new("element_at", &[Any, Any], element_type, found_element);
+
+/// The function.
+pub(super) fn element_at() -> Arc<ScalarUDF> {
+    ELEMENT_AT.udf()
+}
+
 pub(super) const FUNCTIONS: &[Function] = &[
-    Function::new("element_at", &[Any, Any], element_type, element_at),
+    ELEMENT_AT,
     Function::new("at_index", &[Param::Array, Any], element_type, super::arrays::at_index),
     Function::new("get", &[Param::Array, Int], element_type, get),
     Function::new("try_element_at", &[Any, Any], element_type, try_element_at),
@@ -64,7 +71,7 @@ fn pick(values: &ArrayRef, indices: Vec<Option<usize>>) -> Result<ArrayRef> {
     Ok(take(values, &indices, None)?)
 }
 
-fn element_at(args: &Arguments) -> Result<ArrayRef> {
+fn found_element(args: &Arguments) -> Result<ArrayRef> {
     one_element(args, true)
 }
 
@@ -115,12 +122,19 @@ fn get(args: &Arguments) -> Result<ArrayRef> {
     pick(list.values(), (0..args.rows).map(find).collect())
 }
 
+/// Items of an array or a map, and what is looked for among them, in a type that both have.
+fn in_one_type(items: &ArrayRef, wanted: &ArrayRef) -> Result<[ArrayRef; 2]> {
+    let (own, given) = (items.data_type(), wanted.data_type());
+    let common = if own == given { None } else { common_type(&[own.clone(), given.clone()]) };
+    let common = common.unwrap_or_else(|| own.clone());
+    Ok([arrow::compute::cast(items, &common)?, arrow::compute::cast(wanted, &common)?])
+}
+
 /// Where in a map's entries the key argument 1 is, for each row.
 fn map_indices(map: &MapArray, args: &Arguments) -> Result<Vec<Option<usize>>> {
-    let key_type = map.keys().data_type();
-    let wanted = arrow::compute::cast(&args.expanded(1)?, key_type)?;
-    let rows = RowConverter::new(vec![SortField::new(key_type.clone())])?;
-    let keys = rows.convert_columns(&[Arc::clone(map.keys())])?;
+    let [keys, wanted] = in_one_type(map.keys(), &args.expanded(1)?)?;
+    let rows = RowConverter::new(vec![SortField::new(keys.data_type().clone())])?;
+    let keys = rows.convert_columns(&[keys])?;
     let wanted_rows = rows.convert_columns(&[Arc::clone(&wanted)])?;
     let offsets = map.value_offsets();
     let find = |row: usize| {
@@ -243,9 +257,9 @@ fn array_position(args: &Arguments) -> Result<ArrayRef> {
     if item.is_null() {
         return args.primitives::<Int64Type>(|row| Ok(list.is_valid(row).then_some(0)));
     }
-    let wanted = arrow::compute::cast(&args.expanded(1)?, item)?;
-    let rows = RowConverter::new(vec![SortField::new(item.clone())])?;
-    let items = rows.convert_columns(&[Arc::clone(list.values())])?;
+    let [items, wanted] = in_one_type(list.values(), &args.expanded(1)?)?;
+    let rows = RowConverter::new(vec![SortField::new(items.data_type().clone())])?;
+    let items = rows.convert_columns(&[items])?;
     let wanted_rows = rows.convert_columns(&[Arc::clone(&wanted)])?;
     let offsets = list.value_offsets();
     args.primitives::<Int64Type>(|row| {

@@ -25,6 +25,7 @@ mod date_steps;
 mod datetime;
 mod decimals;
 mod define;
+mod elements;
 pub(crate) mod failing;
 mod grouping_keys;
 mod held;

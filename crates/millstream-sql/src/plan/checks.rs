@@ -73,7 +73,7 @@ fn window_function(function: &WindowFunction) -> Result<()> {
             continue;
         };
         if frame.units == WindowFrameUnits::Rows && is_beyond_int(by) {
-            return plan_err!("the bounds of ROWS are INTs, and {by} is none");
+            return plan_err!("the bounds of ROWS are INTs, and {by} is none; write UNBOUNDED");
         }
     }
     Ok(())

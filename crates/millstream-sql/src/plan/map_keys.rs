@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, NullEquality, Result, plan_err};
-use datafusion::logical_expr::expr::{BinaryExpr, WindowFunction};
+use datafusion::logical_expr::expr::{BinaryExpr, Case, InList, WindowFunction};
 use datafusion::logical_expr::utils::{grouping_set_to_exprlist, merge_schema};
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable as _, LogicalPlan, LogicalPlanBuilder, Operator,
@@ -62,23 +62,55 @@ fn compared(expr: &Expr, schema: &DFSchema) -> Result<()> {
         Expr::BinaryExpr(BinaryExpr { left, op, .. }) if is_comparison(*op) => {
             not_a_map(left, schema, &format!("`{op}`"))
         }
-        Expr::WindowFunction(function) => {
-            let WindowFunction { params, .. } = function.as_ref();
-            for key in &params.order_by {
-                not_a_map(&key.expr, schema, "ORDER BY of a window")?;
-            }
-            params
-                .partition_by
-                .iter()
-                .try_for_each(|key| not_a_map(key, schema, "PARTITION BY of a window"))
+        Expr::InList(InList { expr, list, .. }) => {
+            no_maps(list.iter().chain([&**expr]), schema, "IN")
         }
-        Expr::AggregateFunction(function) if function.params.distinct => function
-            .params
-            .args
-            .iter()
-            .try_for_each(|value| not_a_map(value, schema, "DISTINCT in an aggregate")),
+        Expr::InSubquery(of) => not_a_map(&of.expr, schema, "IN"),
+        Expr::SetComparison(of) => not_a_map(&of.expr, schema, &format!("`{}`", of.op)),
+        Expr::Between(of) => not_a_map(&of.expr, schema, "BETWEEN"),
+        Expr::Case(Case { expr: Some(of), .. }) => not_a_map(of, schema, "`CASE x WHEN`"),
+        Expr::ScalarFunction(call) => match compares_arguments(call.name()) {
+            Some(name) => no_maps(&call.args, schema, name),
+            None => Ok(()),
+        },
+        Expr::WindowFunction(function) => {
+            let WindowFunction { fun, params } = function.as_ref();
+            of_rows(fun.name(), &params.args, schema)?;
+            let order = params.order_by.iter().map(|key| &key.expr);
+            no_maps(order, schema, "ORDER BY of a window")?;
+            no_maps(&params.partition_by, schema, "PARTITION BY of a window")
+        }
+        Expr::AggregateFunction(function) => {
+            if function.params.distinct {
+                no_maps(&function.params.args, schema, "DISTINCT in an aggregate")?;
+            }
+            of_rows(function.func.name(), &function.params.args, schema)
+        }
         _ => Ok(()),
     }
+}
+
+/// What Spark calls a function that compares its arguments, or the elements of those that are
+/// arrays.
+fn compares_arguments(name: &str) -> Option<&str> {
+    Some(match name {
+        "array_has" => "array_contains",
+        "array_remove_all" => "array_remove",
+        "array_contains" | "array_distinct" | "array_except" | "array_intersect" | "array_max"
+        | "array_min" | "array_position" | "array_remove" | "array_sort" | "array_union"
+        | "arrays_overlap" | "equal_null" | "greatest" | "least" | "nullif" | "sort_array" => name,
+        _ => return None,
+    })
+}
+
+/// What an aggregate compares of its rows.
+fn of_rows(name: &str, args: &[Expr], schema: &DFSchema) -> Result<()> {
+    let compared = match name {
+        "collect_set" | "max" | "min" => args.first(),
+        "max_by" | "min_by" => args.get(1),
+        _ => None,
+    };
+    compared.map_or(Ok(()), |value| not_a_map(value, schema, name))
 }
 
 fn is_comparison(op: Operator) -> bool {
@@ -93,6 +125,14 @@ fn is_comparison(op: Operator) -> bool {
             | Operator::IsDistinctFrom
             | Operator::IsNotDistinctFrom
     )
+}
+
+fn no_maps<'a>(
+    values: impl IntoIterator<Item = &'a Expr>,
+    schema: &DFSchema,
+    here: &str,
+) -> Result<()> {
+    values.into_iter().try_for_each(|value| not_a_map(value, schema, here))
 }
 
 /// What `here` compares is no map, and has none in it.

@@ -2,8 +2,8 @@
 //!
 //! DataFusion compares them so in `=` and its like, in joins and in groups. In a list of IN, in
 //! `CASE x WHEN`, in DISTINCT aggregates, in the keys of windows and of ORDER BY it looks at the
-//! bits. So there a list that has one zero gets the other, and the rest is computed of values with
-//! one zero ([`one_zero`]). On the way other operators get the errors that they have
+//! bits. So there a list of constants that has one zero gets the other, and the rest is computed of
+//! values with one zero ([`one_zero`]). On the way other operators get the errors that they have
 //! ([`with_errors`]), and `min` and `max` of structs and arrays the order ([`of_rows`]).
 //!
 //! In a query that reads a stream this is done for columns of SELECT, and for conditions below its
@@ -14,6 +14,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, InList, TryCast};
 use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, lit};
+use datafusion::optimizer::simplify_expressions::expr_simplifier::THRESHOLD_INLINE_INLIST;
 
 use crate::functions::nested_extremes::{of_rows, of_window};
 use crate::functions::number_edges::{may_fail, with_errors};
@@ -106,7 +107,7 @@ fn one(expr: Expr) -> Expr {
 }
 
 /// Makes those of `exprs` that are FLOATs or DOUBLEs have one zero; whether there are any.
-fn ones<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
+pub(super) fn ones<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
     let mut changed = false;
     for expr in exprs.into_iter().filter(|expr| is_floating(expr, schema)) {
         *expr = one(std::mem::take(expr));
@@ -116,13 +117,17 @@ fn ones<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) ->
 }
 
 fn listed(list: InList, schema: &DFSchema) -> Expr {
-    let InList { expr, mut list, negated } = list;
-    if list.iter().any(is_zero) {
+    let InList { mut expr, mut list, negated } = list;
+    let found: Vec<_> = list.iter().map(|value| is_zero(value, schema)).collect();
+    if found.contains(&Some(true)) {
         let is_single = matches!(expr.get_type(schema), Ok(DataType::Float32));
         let both =
             if is_single { [lit(-0.0_f32), lit(0.0_f32)] } else { [lit(-0.0_f64), lit(0.0_f64)] };
-        list.retain(|value| !is_zero(value));
+        list.retain(|value| is_zero(value, schema) != Some(true));
         list.extend(both);
+    }
+    if found.contains(&None) && !is_compared_by_equals(&expr, &list) {
+        ones(list.iter_mut().chain([&mut *expr]), schema);
     }
     Expr::InList(InList { expr, list, negated })
 }
@@ -139,33 +144,72 @@ fn of_case(case: Case, schema: &DFSchema) -> Transformed<Expr> {
     Transformed::yes(Expr::Case(Case::new(of, when_then, case.else_expr)))
 }
 
-/// Whether it is a constant, and zero.
-fn is_zero(expr: &Expr) -> bool {
+/// Whether DataFusion makes `=` and OR of the list, to which both zeros are equal.
+fn is_compared_by_equals(expr: &Expr, list: &[Expr]) -> bool {
+    list.len() == 1 || (list.len() <= THRESHOLD_INLINE_INLIST && expr.try_as_col().is_some())
+}
+
+/// Whether a constant is zero; `None` of what is no constant, and of casts that may make a zero of
+/// another number.
+fn is_zero(expr: &Expr, schema: &DFSchema) -> Option<bool> {
     match expr {
+        Expr::Literal(value, _) if value.is_null() => Some(false),
         Expr::Literal(value, _) => match value {
-            ScalarValue::Float64(Some(value)) => *value == 0.0,
-            ScalarValue::Float32(Some(value)) => *value == 0.0,
-            ScalarValue::Decimal128(Some(value), ..) => *value == 0,
-            ScalarValue::Int64(Some(value)) => *value == 0,
-            ScalarValue::Int32(Some(value)) => *value == 0,
-            ScalarValue::Int16(Some(value)) => *value == 0,
-            ScalarValue::Int8(Some(value)) => *value == 0,
-            _ => false,
+            ScalarValue::Float64(Some(value)) => Some(*value == 0.0),
+            ScalarValue::Float32(Some(value)) => Some(*value == 0.0),
+            ScalarValue::Decimal128(Some(value), ..) => Some(*value == 0),
+            ScalarValue::Int64(Some(value)) => Some(*value == 0),
+            ScalarValue::Int32(Some(value)) => Some(*value == 0),
+            ScalarValue::Int16(Some(value)) => Some(*value == 0),
+            ScalarValue::Int8(Some(value)) => Some(*value == 0),
+            _ => None,
         },
-        Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => is_zero(expr),
-        Expr::Negative(expr) => is_zero(expr),
+        Expr::Cast(Cast { expr: of, .. }) | Expr::TryCast(TryCast { expr: of, .. }) => {
+            is_cast_zero(of, &expr.get_type(schema).ok()?, schema)
+        }
+        Expr::Negative(of) => is_zero(of, schema),
         Expr::ScalarFunction(call) => match (call.name(), &call.args[..]) {
-            ("spark_cast" | "spark_try_cast", [expr]) => is_zero(expr),
-            _ => false,
+            ("spark_cast" | "spark_try_cast", [of]) => {
+                is_cast_zero(of, &expr.get_type(schema).ok()?, schema)
+            }
+            // A whole number with a minus before it.
+            ("checked_subtract", [zero, of]) if is_zero(zero, schema) == Some(true) => {
+                is_zero(of, schema)
+            }
+            _ => None,
         },
-        _ => false,
+        _ => None,
+    }
+}
+
+fn is_cast_zero(of: &Expr, to: &DataType, schema: &DFSchema) -> Option<bool> {
+    if let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = of {
+        return match to {
+            DataType::Float64 => text.trim().parse::<f64>().ok().map(|value| value == 0.0),
+            DataType::Float32 => text.trim().parse::<f32>().ok().map(|value| value == 0.0),
+            _ => None,
+        };
+    }
+    let found = is_zero(of, schema)?;
+    (found || makes_no_zero(&of.get_type(schema).ok()?, to)).then_some(found)
+}
+
+/// Whether a cast of a number other than zero is never zero.
+fn makes_no_zero(from: &DataType, to: &DataType) -> bool {
+    let is_exact = from.is_null() || from.is_signed_integer();
+    match (from, to) {
+        (_, DataType::Float64)
+        | (DataType::Float32 | DataType::Decimal128(..), DataType::Float32) => true,
+        (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) => from <= to,
+        (_, DataType::Float32 | DataType::Decimal128(..)) => is_exact,
+        (_, to) => is_exact && to.is_signed_integer(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::{Field, Schema};
-    use datafusion::logical_expr::{case, col};
+    use datafusion::logical_expr::{case, cast, col};
 
     use super::*;
 
@@ -182,6 +226,18 @@ mod tests {
         assert_eq!(list(vec![lit(0.0), lit(1.5)]), both);
         assert_eq!(list(vec![lit(1.5), lit(-0.0), lit(0.0)]), both);
         assert_eq!(list(vec![lit(1.5), lit(2.5)]), "x IN ([Float64(1.5), Float64(2.5)])");
+    }
+
+    #[test]
+    fn of_values_that_are_not_known_there_is_one_zero() {
+        let list = |values: Vec<Expr>| found(col("x").in_list(values, false));
+        let long = list(vec![col("x"), lit(1.5), lit(2.5), lit(3.5)]);
+        assert!(long.starts_with("__one_zero(x) IN ([__one_zero(x), __one_zero(Float64(1.5)"));
+        assert_eq!(list(vec![col("x"), lit(1.5)]), "x IN ([x, Float64(1.5)])");
+        let text = |text: &str| cast(lit(text), DataType::Float64);
+        assert!(list(vec![text("-0.0")]).ends_with("([Float64(-0), Float64(0)])"));
+        let known = list(vec![text("1"), lit(2.5), lit(3.5), cast(lit(3), DataType::Float64)]);
+        assert!(known.starts_with("x IN ("));
     }
 
     #[test]

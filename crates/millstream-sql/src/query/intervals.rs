@@ -6,7 +6,7 @@
 use datafusion::sql::sqlparser::ast::{
     DataType, Expr, Function, FunctionArg, FunctionArgExpr, Interval, NamedWindowDefinition,
     NamedWindowExpr, Spanned, UnaryOperator, Value, ValueWithSpan, WindowFrame, WindowFrameBound,
-    WindowSpec, WindowType,
+    WindowFrameUnits, WindowSpec, WindowType,
 };
 
 use super::ast::{call, text};
@@ -66,26 +66,34 @@ pub(crate) fn calendar_step(args: &mut [FunctionArg]) {
 }
 
 /// The frame of a call OVER a window, with its intervals as DataFusion reads them.
-pub(crate) fn frame_of_call(function: &mut Function) {
-    if let Some(WindowType::WindowSpec(spec)) = &mut function.over {
-        frame_of(spec);
+pub(crate) fn frame_of_call(lexed: &Lexed, function: &mut Function) -> Result<(), Diagnostic> {
+    match &mut function.over {
+        Some(WindowType::WindowSpec(spec)) => frame_of(lexed, spec),
+        _ => Ok(()),
     }
 }
 
-/// The same for a window with a name.
-pub(crate) fn frame_of_window(window: &mut NamedWindowDefinition) {
-    if let NamedWindowExpr::WindowSpec(spec) = &mut window.1 {
-        frame_of(spec);
-    }
+/// The same for windows with names.
+pub(crate) fn frames_of(lexed: &Lexed, windows: &mut [NamedWindowDefinition]) -> Vec<Diagnostic> {
+    let frames = windows.iter_mut().filter_map(|window| match &mut window.1 {
+        NamedWindowExpr::WindowSpec(spec) => frame_of(lexed, spec).err(),
+        NamedWindowExpr::NamedWindow(_) => None,
+    });
+    frames.collect()
 }
 
-fn frame_of(spec: &mut WindowSpec) {
-    let Some(WindowFrame { start_bound, end_bound, .. }) = &mut spec.window_frame else { return };
+fn frame_of(lexed: &Lexed, spec: &mut WindowSpec) -> Result<(), Diagnostic> {
+    let Some(WindowFrame { units, start_bound, end_bound }) = &mut spec.window_frame else {
+        return Ok(());
+    };
     for bound in std::iter::once(start_bound).chain(end_bound) {
         let (WindowFrameBound::Preceding(Some(of)) | WindowFrameBound::Following(Some(of))) = bound
         else {
             continue;
         };
+        if *units == WindowFrameUnits::Rows {
+            rows_of(lexed, of)?;
+        }
         let Expr::Interval(interval) = of.as_mut() else { continue };
         if let Ok(found) = read(interval, false) {
             **of = Expr::Interval(in_frame(&found));
@@ -93,6 +101,20 @@ fn frame_of(spec: &mut WindowSpec) {
             **of = number;
         }
     }
+    Ok(())
+}
+
+/// Refuses a number of rows that is no INT.
+fn rows_of(lexed: &Lexed, of: &Expr) -> Result<(), Diagnostic> {
+    let Expr::Value(ValueWithSpan { value: Value::Number(number, _), span }) = of else {
+        return Ok(());
+    };
+    if number.parse::<i32>().is_ok() {
+        return Ok(());
+    }
+    let message = format!("the bounds of ROWS are INTs, and {number} is none");
+    let help = "write a whole number up to 2147483647, or UNBOUNDED";
+    Err(Diagnostic { span: lexed.span(*span), ..Diagnostic::nowhere(message).help(help) })
 }
 
 /// A text in a frame that is read as an interval, and says that there is no end or no number.

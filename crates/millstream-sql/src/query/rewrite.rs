@@ -162,7 +162,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        select.named_window.iter_mut().for_each(intervals::frame_of_window);
+        self.found.0.extend(intervals::frames_of(self.lexed, &mut select.named_window));
         let expanded = self.expand_stars(select);
         self.found.0.extend(expanded.err());
         if self.is_batch {
@@ -494,7 +494,7 @@ impl Rewriter<'_> {
             return Err(generators::not_alone(self.lexed, function, &name));
         }
         schema_calls::write_out(function);
-        intervals::frame_of_call(function);
+        intervals::frame_of_call(self.lexed, function)?;
         window_calls::normalise(self.lexed, function)?;
         trimmed_last(function);
         let name = function_name(function);

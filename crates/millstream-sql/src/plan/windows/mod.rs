@@ -27,6 +27,7 @@ use datafusion::logical_expr::{
     Projection, Window, lit,
 };
 
+use super::zeros;
 use crate::functions::sessions::merged_sessions;
 use crate::functions::windows::{LIST, SESSION, TIME, WINDOW, function};
 
@@ -276,7 +277,7 @@ fn is_call(expr: &Expr, call: &Expr) -> bool {
 }
 
 /// `input` with overlapping sessions merged, for each value of `keys`.
-fn merged(input: LogicalPlan, column: &Column, keys: Vec<Expr>) -> Result<LogicalPlan> {
+fn merged(input: LogicalPlan, column: &Column, mut keys: Vec<Expr>) -> Result<LogicalPlan> {
     let mut plain = keys.iter().map(|key| !matches!(key, Expr::GroupingSet(_)));
     if !plain.all(|plain| plain) {
         return plan_err!(
@@ -288,6 +289,8 @@ fn merged(input: LogicalPlan, column: &Column, keys: Vec<Expr>) -> Result<Logica
     let merge = WindowFunction::new(merged_sessions(), vec![session]);
     let mut over = Expr::WindowFunction(Box::new(merge)).order_by(vec![by_start]);
     if !keys.is_empty() {
+        // Unlike groups, the partitions of a window tell the two zeros apart.
+        zeros::ones(&mut keys, input.schema());
         over = over.partition_by(keys);
     }
     let over = over.build()?;
