@@ -204,6 +204,14 @@ async fn columns_are_called_as_spark_calls_them() {
             "DECLARE a INT; SELECT typeof(a)",
             &["typeof(variablereference(system.session.a=CAST(NULL AS INT)))", "int"],
         ),
+        (
+            "DECLARE a = X'01AB'; SELECT hex(a)",
+            &["hex(variablereference(system.session.a=X'01AB'))", "01AB"],
+        ),
+        (
+            "DECLARE a FLOAT = 1.5; SELECT typeof(a)",
+            &["typeof(variablereference(system.session.a=CAST('1.5' AS FLOAT)))", "float"],
+        ),
     ])
     .await;
 }

@@ -8,7 +8,7 @@ use datafusion::common::ScalarValue;
 
 use crate::syntax::limits::RESERVED;
 use crate::types::field_type;
-use crate::values::java_text::{write_big_decimal, write_double};
+use crate::values::java_text::{write_big_decimal, write_double, write_float};
 
 /// Begins the names of the functions that give values of variables.
 pub(crate) const FUNCTION_PREFIX: &str = "__variable_";
@@ -85,6 +85,10 @@ impl Variable {
             ScalarValue::Int16(Some(value)) => Some(value.to_string()),
             ScalarValue::Int32(Some(value)) => Some(value.to_string()),
             ScalarValue::Int64(Some(value)) => Some(value.to_string()),
+            ScalarValue::Float32(Some(value)) => {
+                write_float(*value, &mut number);
+                Some(number)
+            }
             ScalarValue::Float64(Some(value)) => {
                 write_double(*value, &mut number);
                 Some(number)
@@ -119,6 +123,14 @@ impl Variable {
             ScalarValue::Decimal128(Some(value), _, scale) => {
                 write_big_decimal(*value, *scale, &mut number);
                 number + "BD"
+            }
+            ScalarValue::Float32(Some(value)) => {
+                write_float(*value, &mut number);
+                format!("CAST('{number}' AS FLOAT)")
+            }
+            ScalarValue::Binary(Some(bytes)) => {
+                let digits = bytes.iter().take(SHOWN_MAX).map(|byte| format!("{byte:02X}"));
+                format!("X'{}'", digits.collect::<String>())
             }
             ScalarValue::Date32(Some(_)) => format!("DATE '{}'", self.value),
             other => other.to_string(),
