@@ -5,6 +5,7 @@
 //! pipeline file are kept apart: its tables can be queried, and what its flows write is not written
 //! again.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ pub struct Statements {
     pub lexed: Lexed,
     /// What is to be done, in order.
     pub steps: Vec<Step>,
-    /// By name, the tokens of the query of each view.
-    pub views: Vec<(Name, Range<usize>)>,
+    /// Its views, in order.
+    pub views: Vec<View>,
     /// By the first token of each statement about a function, the functions that are there after
     /// it.
     pub functions: Vec<(usize, Arc<[Arc<Routine>]>)>,
@@ -34,6 +35,17 @@ pub struct Statements {
     /// The first token of the functions that were known before. They stand behind the text, so
     /// that what is wrong with it is found at its own place.
     known_from: usize,
+}
+
+/// A view that a text declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Its name.
+    pub name: Name,
+    /// The tokens of its query.
+    pub query: Range<usize>,
+    /// `CREATE OR REPLACE`
+    replaces: bool,
 }
 
 /// A statement that gives rows or changes the session.
@@ -91,7 +103,8 @@ impl Statements {
     fn read(text: &str, known: &[String]) -> Result<Self, Diagnostics> {
         limits::check_length(text)?;
         let known_from = Lexed::new(text)?.lexemes.len();
-        let declarations: String = known.iter().map(|one| format!("\n;{one}")).collect();
+        // A backslash at the end of a comment at the end of the text is not the end of its line.
+        let declarations: String = known.iter().map(|one| format!(" \n;{one}")).collect();
         let lexed = Lexed::new(&format!("{text}{declarations}"))?;
         limits::check(&lexed).into_result()?;
         let (mut steps, mut views, mut flows) = (Vec::new(), Vec::new(), Vec::new());
@@ -101,7 +114,7 @@ impl Statements {
             let (span, start) = (span_of(&lexed, &range), range.start);
             match statement(&lexed, range) {
                 Ok(Statement::Step(step)) => steps.push(step),
-                Ok(Statement::View(name, query)) => views.push((name, query)),
+                Ok(Statement::View(view)) => views.push(view),
                 Ok(Statement::Function(declaration)) if start < known_from => {
                     declarations.push((start, declaration));
                 }
@@ -112,6 +125,7 @@ impl Statements {
             }
         }
         found.into_result()?;
+        check_views(&views)?;
         if let Some((start, _)) = declarations.get(FUNCTIONS_MAX) {
             let message = format!("more than {FUNCTIONS_MAX} functions of one text");
             let span = lexed.lexemes[*start].span;
@@ -154,12 +168,19 @@ impl Statements {
         }
     }
 
-    /// The statements that declare what a query sees which begins with the token `at`: all views,
+    /// The views that a query sees which begins with the token `at`; of those of one name the last
+    /// one is meant.
+    pub fn views_at(&self, at: usize) -> &[View] {
+        &self.views[..self.views.partition_point(|view| view.query.end <= at)]
+    }
+
+    /// The statements that declare what a query sees which begins with the token `at`: the views
     /// and the functions before it.
     pub fn declared_before(&self, at: usize) -> String {
         let declares = |range: &Range<usize>| match statement(&self.lexed, range.clone()) {
-            Ok(Statement::View(..)) => true,
-            Ok(Statement::Function(_)) => range.start < at || range.start >= self.known_from,
+            Ok(Statement::View(_) | Statement::Function(_)) => {
+                range.start < at || range.start >= self.known_from
+            }
             _ => false,
         };
         let (own, known): (Vec<_>, Vec<_>) =
@@ -226,7 +247,7 @@ fn blank(kept: &mut String, text: &str) {
 
 enum Statement {
     Step(Step),
-    View(Name, Range<usize>),
+    View(View),
     Function(Declaration),
     Declaration,
     Flow,
@@ -323,6 +344,22 @@ fn statement(lexed: &Lexed, range: Range<usize>) -> Result<Statement, Diagnostic
         .help("write SELECT, EXPLAIN, SHOW TABLES, DESCRIBE, SET or CREATE TABLE"))
 }
 
+/// Refuses views that are there already.
+fn check_views(views: &[View]) -> Result<(), Diagnostic> {
+    let mut known = HashMap::with_capacity(views.len());
+    for view in views {
+        let first = *known.entry(view.name.text.to_lowercase()).or_insert(view.name.span);
+        if first != view.name.span && !view.replaces {
+            let name = &view.name.text;
+            let message = format!("TEMP_TABLE_OR_VIEW_ALREADY_EXISTS: `{name}` is a view");
+            return Err(Diagnostic::at(view.name.span, message)
+                .note_at(first, "first here")
+                .help("write CREATE OR REPLACE TEMPORARY VIEW"));
+        }
+    }
+    Ok(())
+}
+
 /// Statements about functions in one text: what is known after each of them is kept.
 const FUNCTIONS_MAX: usize = 1_000;
 
@@ -359,7 +396,7 @@ fn apply(there: &mut Vec<Arc<Routine>>, statement: &Declaration) -> Result<(), D
 
 fn create(mut cursor: Cursor<'_>, end: usize) -> Result<Statement, Diagnostic> {
     cursor.eat_words(&["CREATE"]);
-    cursor.eat_words(&["OR", "REPLACE"]);
+    let replaces = cursor.eat_words(&["OR", "REPLACE"]).is_some();
     if cursor.is_word("TABLE") {
         return Ok(Statement::Declaration);
     }
@@ -369,7 +406,7 @@ fn create(mut cursor: Cursor<'_>, end: usize) -> Result<Statement, Diagnostic> {
     }
     let name = cursor.name("the name of the view")?;
     cursor.expect_words(&["AS"], "after the view's name")?;
-    Ok(Statement::View(name, cursor.at..end))
+    Ok(Statement::View(View { name, query: cursor.at..end, replaces }))
 }
 
 /// `SET key = value`, where a key has dots in it.
@@ -500,6 +537,25 @@ mod tests {
     }
 
     #[test]
+    fn a_query_sees_the_views_before_it() {
+        let text = "SELECT 0; CREATE TEMPORARY VIEW v AS SELECT 1; SELECT 1;\n\
+                    CREATE OR REPLACE TEMPORARY VIEW V AS SELECT 2; SELECT 2";
+        let statements = Statements::parse(text).expect("the text is right");
+        let seen = statements.steps.iter().map(|step| match step {
+            Step::Query(query) => {
+                let last = statements.views_at(query.start).last();
+                last.map(|view| view.name.text.clone())
+            }
+            other => panic!("{other:?} is no query"),
+        });
+        let expected = [None, Some("v".to_owned()), Some("V".to_owned())];
+        assert_eq!(seen.collect::<Vec<_>>(), expected);
+        let twice = "CREATE TEMPORARY VIEW v AS SELECT 1; CREATE TEMPORARY VIEW V AS SELECT 2";
+        let found = Statements::parse(twice).err().expect("it is there already");
+        assert!(found.0[0].message.contains("ALREADY_EXISTS"), "{found}");
+    }
+
+    #[test]
     fn declarations_stay_at_their_places() {
         let text = "SELECT 'ä';\nCREATE TABLE t USING delta; SELECT 2;\nCREATE TABLE u USING rate";
         let kept = Statements::parse(text).expect("the text is right").declarations();
@@ -517,5 +573,10 @@ mod tests {
         };
         assert!(refused("DELETE FROM t").contains("SELECT"));
         assert!(refused("SET x").contains("SET key = value"));
+        assert!(refused("SELECT 1 -- a\\\n+ 1").contains("backslash"));
+        let harmless = "SELECT 1 -- a\\\n\n-- b\\\n-- c\\";
+        assert_eq!(steps(harmless), ["SELECT 1"]);
+        let known = ["CREATE FUNCTION f() RETURN 1".to_owned()];
+        assert!(Statements::parse_after(harmless, &known).is_ok());
     }
 }

@@ -175,7 +175,9 @@ fn underline(
     let _ = writeln!(out, "  --> {file_name}:{line}:{column}");
     let line_start = lines.line_start(line);
     let line_text = text[line_start..].lines().next().unwrap_or("");
-    let marked_end = span.end.clamp(span.start, line_start + line_text.len());
+    // A span that is not of this text may begin behind its end.
+    let line_end = (line_start + line_text.len()).max(span.start);
+    let marked_end = span.end.clamp(span.start, line_end);
     let marks = text.get(span.start..marked_end).map_or(1, |marked| marked.chars().count().max(1));
     let _ = writeln!(out, "{line:4} | {line_text}");
     let pad = " ".repeat(column - 1);
@@ -202,3 +204,15 @@ impl fmt::Display for Diagnostics {
 }
 
 impl std::error::Error for Diagnostics {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_behind_the_end_is_drawn_at_the_end() {
+        let found = Diagnostics::from(Diagnostic::at(Span::new(14, 18), "it is not there"));
+        let drawn = found.plain("query", "DESCRIBE t");
+        assert!(drawn.contains("   1 | DESCRIBE t"), "{drawn}");
+    }
+}

@@ -93,10 +93,8 @@ pub(super) async fn plan(session: &QuerySession, text: &str) -> Result<Planned, 
         Step::ShowTables => {
             Ok(Planned::Known(columns(&[("tableName", session.catalog().declared())])?))
         }
-        Step::Describe { query, .. } => {
-            let described = Statements::parse(query)?;
-            let all = 0..described.lexed.lexemes.len();
-            let schema = session.plan(&described, &all).await?.schema();
+        Step::Describe { query, span } => {
+            let schema = session.describe(&statements, query, *span).await?;
             let fields = || schema.fields().iter();
             Ok(Planned::Known(columns(&[
                 ("col_name", fields().map(|field| field.name().clone()).collect()),

@@ -1,10 +1,12 @@
-//! `EXECUTE IMMEDIATE`: a statement that is a text, with values for its markers.
+//! `EXECUTE IMMEDIATE`: a statement that is a text, with values for its markers; and `DESCRIBE`,
+//! whose query is made here.
 //!
 //! What the text around it declares is written in front of it, so that it sees the same views and
 //! functions, beside the session's tables and variables.
 
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use millstream_sql::diagnostic::Span;
 use millstream_sql::query::prepare::is_plain;
 use millstream_sql::query::variables::declare::Immediate;
@@ -20,6 +22,28 @@ use crate::error::QueryError;
 use crate::statements::{Statements, Step};
 
 impl QuerySession {
+    /// The columns of what `DESCRIBE` names in a text: `query` reads it, and the statement is at
+    /// `span`.
+    ///
+    /// # Errors
+    /// There is no such table, or it cannot be read.
+    pub async fn describe(
+        &self,
+        text: &Statements,
+        query: &str,
+        span: Span,
+    ) -> Result<SchemaRef, QueryError> {
+        let at = text.lexed.lexemes.partition_point(|lexeme| lexeme.span.start < span.start);
+        let declared = text.declared_before(at);
+        let read = Statements::parse(&format!("{declared}{query}"));
+        let read = read.map_err(|found| moved(found.into(), span))?;
+        let [Step::Query(tokens)] = read.steps.as_slice() else {
+            return Err(wrong(span, "this names no table", "write DESCRIBE name"));
+        };
+        let planned = self.plan(&read, tokens).await.map_err(|error| moved(error, span))?;
+        Ok(planned.schema())
+    }
+
     /// Runs the statement that a text is. The query is given where it has rows to show.
     ///
     /// # Errors
@@ -43,6 +67,7 @@ impl QuerySession {
             name: String::new(),
             field: Arc::clone(&written.field),
             value: written.value,
+            is_marker: false,
         };
         let Some(words) = words.text() else {
             let message = format!(

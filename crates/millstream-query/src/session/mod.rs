@@ -285,8 +285,9 @@ impl QuerySession {
         variables: &[Arc<Variable>],
     ) -> Result<PlannedQuery, QueryError> {
         let (Source::Query(tokens) | Source::Value(tokens)) = source;
+        let views = text.views_at(tokens.start);
         let functions = text.functions_at(tokens.start);
-        let names = Names::new(&self.catalog, &text.views, functions, variables, self.settings);
+        let names = Names::new(&self.catalog, views, functions, variables, self.settings);
         let prepared = match source {
             Source::Query(query) => prepare(&text.lexed, std::slice::from_ref(query), &names)?,
             Source::Value(value) => prepare_value(&text.lexed, value, &names)?,
@@ -296,7 +297,9 @@ impl QuerySession {
         if !self.settings.digits_give_way {
             state.config_mut().options_mut().extensions.insert(KeepsDigits);
         }
-        for (at, variable) in variables.iter().enumerate() {
+        // A text is a literal of the query by now.
+        let called = variables.iter().enumerate().filter(|(_, one)| one.text().is_none());
+        for (at, variable) in called {
             let value = held(function_of(at), &variable.field, variable.value.clone());
             state.register_udf(value).map_err(from_datafusion)?;
         }

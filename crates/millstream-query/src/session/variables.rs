@@ -4,6 +4,7 @@
 //! Spark casts it: what does not fit is an error, and leaves all variables as they were. A DEFAULT
 //! is kept as text, since `SET VAR name = DEFAULT` computes it again.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -100,7 +101,7 @@ impl Variables {
     fn set(&mut self, at: usize, given: Typed) {
         let name = self.declared[at].variable.name.clone();
         let Typed { field, value } = given;
-        self.declared[at].variable = Arc::new(Variable { name, field, value });
+        self.declared[at].variable = Arc::new(Variable { name, field, value, is_marker: false });
     }
 
     fn remove(&mut self, name: &Name, if_there: bool) -> Result<(), QueryError> {
@@ -127,11 +128,43 @@ impl Variables {
         Ok(())
     }
 
-    fn declare(&mut self, declared: Declared) {
-        match self.place(&declared.variable.name) {
-            Some(at) => self.declared[at] = declared,
-            None => self.declared.push(declared),
+    /// Refuses values that are too much beside those of the other variables.
+    fn check_room(&self, changed: &[&str], bytes: usize, span: Span) -> Result<(), QueryError> {
+        let changed: HashSet<String> = changed.iter().map(|name| name.to_lowercase()).collect();
+        let stays = |one: &&Declared| !changed.contains(&one.variable.name.to_lowercase());
+        let others = self.declared.iter().filter(stays);
+        let others: usize = others.map(|one| one.variable.value.size()).sum();
+        if others.saturating_add(bytes) <= BYTES_MAX {
+            return Ok(());
         }
+        let message = format!("the variables of this session have more than {BYTES_MAX} bytes");
+        let help = "write them to a table, or drop some: DROP TEMPORARY VARIABLE name";
+        Err(wrong(span, message, help))
+    }
+
+    /// Declares variables of one value, with a type and a DEFAULT as they are written.
+    fn declare(
+        &mut self,
+        names: &[Name],
+        given: &Typed,
+        data_type: &str,
+        default: Option<&str>,
+    ) -> Result<(), QueryError> {
+        let changed: Vec<&str> = names.iter().map(|name| name.text.as_str()).collect();
+        let bytes = given.value.size().saturating_mul(names.len());
+        self.check_room(&changed, bytes, names[0].span)?;
+        for name in names {
+            let (name, field) = (name.text.clone(), Arc::clone(&given.field));
+            let (value, is_marker) = (given.value.clone(), false);
+            let variable = Arc::new(Variable { name, field, value, is_marker });
+            let (data_type, default) = (data_type.to_owned(), default.map(str::to_owned));
+            let declared = Declared { variable, data_type, default };
+            match self.place(&declared.variable.name) {
+                Some(at) => self.declared[at] = declared,
+                None => self.declared.push(declared),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -228,15 +261,8 @@ impl QuerySession {
                     Some(tokens) => words(tokens),
                     None => field_type(&value.field),
                 };
-                let Typed { field, value } =
-                    self.converted(value, &data_type, names[0].span).await?;
-                for name in names {
-                    let (name, field) = (name.text.clone(), Arc::clone(&field));
-                    let variable = Arc::new(Variable { name, field, value: value.clone() });
-                    let (data_type, default) = (data_type.clone(), default.clone());
-                    self.variables.declare(Declared { variable, data_type, default });
-                }
-                Ok(())
+                let value = self.converted(value, &data_type, names[0].span).await?;
+                self.variables.declare(names, &value, &data_type, default.as_deref())
             }
             Statement::Set(assignments) => {
                 let mut values = Vec::with_capacity(assignments.len());
@@ -258,7 +284,7 @@ impl QuerySession {
                 {
                     let Typed { field, value } = self.default_of(at, names[0].span).await?;
                     let name = "default".to_owned();
-                    variables.push(Arc::new(Variable { name, field, value }));
+                    variables.push(Arc::new(Variable { name, field, value, is_marker: false }));
                 }
                 let source = Source::Query(query);
                 let planned = self.plan_with(text, source, &variables).await?;
@@ -298,10 +324,18 @@ impl QuerySession {
     }
 
     async fn set_all(&mut self, values: Vec<(usize, Typed, Span)>) -> Result<(), QueryError> {
+        let first = values.first().map(|(_, _, span)| *span);
         let mut converted = Vec::with_capacity(values.len());
         for (at, value, span) in values {
             let data_type = self.variables.declared[at].data_type.as_str();
             converted.push((at, self.converted(value, data_type, span).await?));
+        }
+        let bytes: usize = converted.iter().map(|(_, given)| given.value.size()).sum();
+        let changed =
+            converted.iter().map(|(at, _)| self.variables.declared[*at].variable.name.as_str());
+        let changed: Vec<&str> = changed.collect();
+        if let Some(span) = first {
+            self.variables.check_room(&changed, bytes, span)?;
         }
         for (at, value) in converted {
             self.variables.set(at, value);
@@ -347,7 +381,8 @@ impl QuerySession {
         }
         let text = Statements::parse(&format!("SELECT CAST(`{VALUE}` AS {data_type})"))?;
         let Typed { field, value } = given;
-        let variables = [Arc::new(Variable { name: VALUE.to_owned(), field, value })];
+        let name = VALUE.to_owned();
+        let variables = [Arc::new(Variable { name, field, value, is_marker: false })];
         let tokens = 1..text.lexed.lexemes.len();
         let planned = self.plan_with(&text, Source::Value(&tokens), &variables).await;
         let planned = planned.map_err(|error| moved(error, span))?;

@@ -5,7 +5,7 @@ mod file_metadata;
 pub mod lake_table;
 mod statistics;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use millstream_sql::query::routines::declare::Routine;
 use millstream_sql::query::settings::Settings;
 use millstream_sql::query::streams::AsOf;
 use millstream_sql::query::variables::known::Variable;
-use millstream_sql::syntax::cursor::Name;
 use millstream_sql::types::collations::stripped;
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 
 use crate::error::QueryError;
+use crate::statements::View;
 use lake_table::LakeTable;
 
 /// The formats that a path may have in front of it: ``delta.`/lake/orders` ``.
@@ -119,8 +119,8 @@ impl IntoQueryError for Diagnostic {
 /// the session, and what it names by a path or a version itself, which is forgotten with the query.
 pub struct Names<'a> {
     catalog: &'a Catalog,
-    /// By name, the tokens of each view's query.
-    views: &'a [(Name, Range<usize>)],
+    /// Of views of one name the last one is meant.
+    views: &'a [View],
     functions: &'a [Arc<Routine>],
     variables: &'a [Arc<Variable>],
     settings: Settings,
@@ -132,7 +132,7 @@ impl<'a> Names<'a> {
     /// Of a query in a text with these views and functions, in a session with these variables.
     pub fn new(
         catalog: &'a Catalog,
-        views: &'a [(Name, Range<usize>)],
+        views: &'a [View],
         functions: &'a [Arc<Routine>],
         variables: &'a [Arc<Variable>],
         settings: Settings,
@@ -183,7 +183,9 @@ impl TableCatalog for Names<'_> {
     }
 
     fn names(&self) -> Vec<String> {
-        let views = self.views.iter().map(|(name, _)| name.text.clone());
+        let mut known = BTreeSet::new();
+        let views = self.views.iter().map(|view| view.name.text.clone());
+        let views = views.filter(|name| known.insert(name.to_lowercase()));
         self.catalog.declared().into_iter().chain(views).collect()
     }
 
@@ -233,8 +235,8 @@ impl TableCatalog for Names<'_> {
     }
 
     fn view(&self, name: &str) -> Option<Range<usize>> {
-        let found = self.views.iter().find(|(view, _)| view.text.eq_ignore_ascii_case(name));
-        found.map(|(_, query)| query.clone())
+        let is_meant = |view: &&View| view.name.text.eq_ignore_ascii_case(name);
+        self.views.iter().rev().find(is_meant).map(|view| view.query.clone())
     }
 
     fn has_files(&self, table: &str) -> bool {

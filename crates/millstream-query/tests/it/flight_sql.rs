@@ -160,6 +160,9 @@ async fn the_columns_of_a_query_are_known_before_it_runs() {
     assert_eq!(types.field(0).name(), "table_type");
     let error = columns(of_query("SELECT nothing")).await.expect_err("there is no such column");
     assert_eq!(error.code(), Code::InvalidArgument);
+    let error = columns(of_query("DESCRIBE nope")).await.expect_err("there is no such table");
+    assert_eq!(error.code(), Code::InvalidArgument);
+    assert!(error.message().contains("nope"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -50,6 +50,9 @@ async fn a_call_is_what_its_body_says() {
     let cases: &[(&str, &[&str])] = &[
         ("SELECT words(1, 2, 3), words(1, 2), words(1)", &["1 2 3,1 2 8,1 7 8"]),
         ("SELECT words(c => 5, a => 1)", &["1 7 5"]),
+        ("CREATE TEMPORARY FUNCTION f(x INT) RETURN x + 1; SELECT session.f(1)", &["2"]),
+        ("CREATE TEMPORARY FUNCTION f(x INT) RETURN x + 1; SELECT system.session.f(1)", &["2"]),
+        ("SELECT builtin.abs(-1), System.Builtin.abs(-2)", &["1,2"]),
         ("SELECT product(a + 1, b + 1) FROM t1 AS t(a, b)", &["2.0", "3.0", "6.0"]),
         ("SELECT c1, total(c1) FROM t1", &["0,5", "0,5", "1,"]),
         ("SELECT c1, total(selected(same(c1))) FROM t1", &["0,5", "0,5", "1,"]),

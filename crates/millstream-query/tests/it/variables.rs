@@ -45,6 +45,10 @@ async fn run_statements(
                 }
             }
             Step::Set { key, value } => session.set(key, value)?,
+            Step::Describe { query, span } => {
+                let schema = session.describe(statements, query, *span).await?;
+                found = schema.fields().iter().map(|field| field.name().clone()).collect();
+            }
             other => panic!("{other:?} is none of these"),
         }
     }
@@ -158,6 +162,8 @@ async fn a_name_is_a_column_before_it_is_a_variable() {
     check_all(&[
         ("DECLARE a = 1; SELECT a, session.a AS b FROM VALUES (2) AS t(a)", &["a,b", "2,1"]),
         ("DECLARE id = 9; SELECT id FROM range(2, 3)", &["id", "2"]),
+        ("DECLARE user = 'x'; SELECT session.user AS b", &["b", "x"]),
+        ("DECLARE user = 'x'; SELECT user FROM VALUES (1) AS t(user)", &["user", "1"]),
         ("DECLARE a = 1; SELECT System.SESSION.A", &["A", "1"]),
         (
             "DECLARE a = 1; SELECT c FROM VALUES (2) AS t(a), LATERAL (SELECT a) AS u(c)",
@@ -198,6 +204,14 @@ async fn columns_are_called_as_spark_calls_them() {
             "DECLARE a INT; SELECT typeof(a)",
             &["typeof(variablereference(system.session.a=CAST(NULL AS INT)))", "int"],
         ),
+        (
+            "DECLARE a = X'01AB'; SELECT hex(a)",
+            &["hex(variablereference(system.session.a=X'01AB'))", "01AB"],
+        ),
+        (
+            "DECLARE a FLOAT = 1.5; SELECT typeof(a)",
+            &["typeof(variablereference(system.session.a=CAST('1.5' AS FLOAT)))", "float"],
+        ),
     ])
     .await;
 }
@@ -227,6 +241,12 @@ async fn what_is_wrong_is_refused() {
     check_refused(&[
         ("SELECT a", "there is no column `a`"),
         ("SET VAR a = 1", "UNRESOLVED_VARIABLE"),
+        ("DECLARE a, b, c STRING DEFAULT repeat('x', 30000000)", "more than 67108864 bytes"),
+        (
+            "DECLARE a, b STRING DEFAULT repeat('x', 30000000); DECLARE c STRING; \
+             SET VAR c = a",
+            "more than 67108864 bytes",
+        ),
         ("DECLARE a = 1; DECLARE a = 2", "VARIABLE_ALREADY_EXISTS"),
         ("DECLARE a = 1; DROP TEMPORARY VARIABLE a; SELECT a", "there is no column"),
         ("DROP TEMPORARY VARIABLE a", "UNRESOLVED_VARIABLE"),
@@ -249,6 +269,12 @@ async fn texts_run_as_statements() {
     check_all(&[
         ("EXECUTE IMMEDIATE 'SELECT 1 AS one'", &["one", "1"]),
         ("EXECUTE IMMEDIATE 'SELECT ? + ? AS sum' USING 1, 2", &["sum", "3"]),
+        (
+            "EXECUTE IMMEDIATE 'SELECT ?, ? + 1, ?' USING 1.5, -3, DATE '2024-01-01'",
+            &["1.5,(-3 + 1),DATE '2024-01-01'", "1.5,-2,2024-01-01"],
+        ),
+        ("EXECUTE IMMEDIATE 'SELECT struct(?, 1).col1 AS x' USING 1.5", &["x", "1.5"]),
+        ("EXECUTE IMMEDIATE 'SELECT ? AS x' USING 1, 2", &["x", "1"]),
         ("EXECUTE IMMEDIATE 'SELECT :b - :a AS d' USING 1 AS a, 5 AS b", &["d", "4"]),
         ("DECLARE a INT; EXECUTE IMMEDIATE 'SELECT \\'42\\'' INTO a; SELECT a", &["a", "42"]),
         (
@@ -285,6 +311,27 @@ async fn texts_run_as_statements() {
         ("DECLARE a INT; EXECUTE IMMEDIATE 'SET VAR a = 1' INTO a", "EXECUTE_INTO"),
         ("EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE ''SELECT 1'''", "runs a query"),
         ("EXECUTE IMMEDIATE 'SELECT 1; SELECT 2'", "one statement"),
+    ])
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_is_the_one_before_the_query() {
+    let first = "CREATE TEMPORARY VIEW v AS SELECT 1 AS a; ";
+    let second = "CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 2 AS b; ";
+    let both = format!("{first}SELECT * FROM v; {second}");
+    check_all(&[
+        (&format!("{first}SELECT * FROM v"), &["a", "1"]),
+        (&format!("{both}SELECT * FROM V"), &["b", "2"]),
+        (&format!("{both}EXECUTE IMMEDIATE 'SELECT * FROM v'"), &["b", "2"]),
+        (&format!("{first}DESCRIBE v"), &["a"]),
+        (&format!("{both}DESCRIBE v"), &["b"]),
+    ])
+    .await;
+    check_refused(&[
+        (&format!("SELECT * FROM v; {first}"), "there is no table"),
+        (&format!("{first}{first}"), "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS"),
+        ("DESCRIBE nope", "nope"),
     ])
     .await;
 }

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::ast::{function_name, generator};
 use super::casts::cast_argument;
-use super::variables::known::FUNCTION_PREFIX;
+use super::variables::known::{FUNCTION_PREFIX, SCHEMA};
 use super::variant_paths;
 use super::window_calls::{path_name, window_name};
 use crate::functions::variant_get::GET;
@@ -156,6 +156,10 @@ fn pretty_call(function: &Function) -> String {
     });
     let args = args.collect::<Vec<_>>().join(", ");
     if name.starts_with(FUNCTION_PREFIX) {
+        // The value of a marker is a literal in Spark.
+        if !args.starts_with(SCHEMA) {
+            return args;
+        }
         return format!("variablereference({args})");
     }
     let distinct = if list.duplicate_treatment.is_some() { "DISTINCT " } else { "" };

@@ -19,6 +19,7 @@ use datafusion::sql::sqlparser::ast::{Query, Statement};
 use super::parse::{Parsed, parse, piece};
 use super::prepared::{PreparedQuery, ReadMode, TableCatalog, TableRead};
 use super::routines::expand::expand;
+use super::routines::resolve::Within;
 use super::routines::template::{self, Contents};
 use super::streams::SubqueryWatermark;
 use super::variables::{bind, names};
@@ -116,9 +117,10 @@ struct Read {
 
 fn read(lexed: &Lexed, parsed: Parsed, catalog: &dyn TableCatalog) -> Result<Read, Diagnostics> {
     let (mut query, mut marks, mut subquery_watermarks) = parsed;
-    expand(lexed, &mut query, &mut marks, catalog, &[], relations::resolve)?;
+    let within = Within::default();
+    expand(lexed, &mut query, &mut marks, catalog, &within, relations::resolve)?;
     let watermarks = &mut subquery_watermarks;
-    let reads = relations::resolve(lexed, &mut query, marks, watermarks, catalog, &[])?;
+    let reads = relations::resolve(lexed, &mut query, marks, watermarks, catalog, &within)?;
     check_watermarks(&reads)?;
     bind::put_in(lexed, &mut query, &reads, catalog.variables())?;
     let orders = stateless::check(lexed, &query, &reads)?;

@@ -19,6 +19,7 @@ use super::nesting::Nested;
 use super::parse::parse;
 use super::prepared::{NotThere, ReadMode, STREAM_PREFIX, TableCatalog, TableRead};
 use super::routines::expand::expand;
+use super::routines::resolve::Within;
 use super::streams::{AsOf, Mark, SubqueryWatermark, Watermark};
 use super::{file_metadata, laterals, recursion, table_calls};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -35,7 +36,7 @@ pub(crate) fn resolve(
     marks: HashMap<usize, Mark>,
     subqueries: &mut Vec<SubqueryWatermark>,
     catalog: &dyn TableCatalog,
-    within: &[String],
+    within: &Within,
 ) -> Result<Vec<TableRead>, Diagnostics> {
     let mut resolver = Resolver {
         lexed,
@@ -85,7 +86,7 @@ struct Resolver<'a> {
     lexed: &'a Lexed,
     catalog: &'a dyn TableCatalog,
     /// The declared functions whose bodies are being read.
-    within: &'a [String],
+    within: &'a Within,
     marks: HashMap<usize, Mark>,
     /// Where those of views are added.
     subqueries: &'a mut Vec<SubqueryWatermark>,

@@ -11,7 +11,9 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use datafusion::sql::sqlparser::dialect::{Dialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{self, Location, Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{
+    self, Location, Token, TokenWithSpan, Tokenizer, Whitespace,
+};
 
 use super::guard::Guard;
 use crate::diagnostic::{Diagnostic, Span};
@@ -196,6 +198,8 @@ pub struct Lexed {
     /// Its tokens in order.
     pub lexemes: Vec<Lexeme>,
     lines: Arc<LineIndex>,
+    /// The first comment that Spark would read on in the next line: it ends with a backslash.
+    pub(crate) continued: Option<Span>,
 }
 
 impl Lexed {
@@ -210,19 +214,28 @@ impl Lexed {
             unreadable(Span::new(start, end), &error.message)
         })?;
         let mut lexemes: Vec<Lexeme> = Vec::with_capacity(tokens.len());
+        let mut continued = None;
         for TokenWithSpan { token, span: at } in tokens {
+            let span = || Span::new(lines.byte(text, at.start), lines.byte(text, at.end));
+            if let Token::Whitespace(Whitespace::SingleLineComment { comment, .. }) = &token
+                && continued.is_none()
+                && comment.ends_with("\\\n")
+            {
+                continued = Some(span()).filter(|span| has_words(&text[span.end..]));
+            }
             if matches!(token, Token::Whitespace(_) | Token::EOF) {
                 continue;
             }
-            let span = Span::new(lines.byte(text, at.start), lines.byte(text, at.end));
+            let span = span();
             push(&mut lexemes, Lexeme { token, span, at });
         }
-        Ok(Self { text: text.into(), lexemes, lines: Arc::new(lines) })
+        Ok(Self { text: text.into(), lexemes, lines: Arc::new(lines), continued })
     }
 
     /// Other tokens over the same text.
     pub(crate) fn with(&self, lexemes: Vec<Lexeme>) -> Self {
-        Self { text: Arc::clone(&self.text), lexemes, lines: Arc::clone(&self.lines) }
+        let (text, lines) = (Arc::clone(&self.text), Arc::clone(&self.lines));
+        Self { text, lexemes, lines, continued: self.continued }
     }
 
     /// The bytes of a range of sqlparser's; `None` for its empty span.
@@ -244,6 +257,12 @@ impl Lexed {
         let found = self.lexemes.binary_search_by_key(&start, |lexeme| lexeme.span.start);
         found.ok().map(|index| &self.lexemes[index])
     }
+}
+
+/// Whether the first line of `rest` has more in it than a comment.
+fn has_words(rest: &str) -> bool {
+    let line = rest.lines().next().unwrap_or("").trim_start();
+    !line.is_empty() && !line.starts_with("--")
 }
 
 fn unreadable(span: Span, message: &str) -> Diagnostic {
@@ -310,6 +329,10 @@ fn escape<'a>(rest: &'a str, out: &mut String) -> &'a str {
         out.push('\\');
         return rest;
     };
+    if let Some((found, length)) = surrogates(rest) {
+        out.push(found);
+        return &rest[length..];
+    }
     let code = |digits: usize, radix: u32, from: usize| {
         let text = rest.get(from..from + digits)?;
         let all = text.chars().all(|digit| digit.is_digit(radix));
@@ -339,6 +362,22 @@ fn escape<'a>(rest: &'a str, out: &mut String) -> &'a str {
     &rest[ch.len_utf8()..]
 }
 
+/// The character whose halves in UTF-16 are `uXXXX\uXXXX`, and how long that is. A half alone is
+/// `?`, which is what becomes of it in Java.
+fn surrogates(rest: &str) -> Option<(char, usize)> {
+    let high = unit(rest).filter(|unit| (0xD800..0xE000).contains(unit))?;
+    let low = rest.get(5..).and_then(|rest| unit(rest.strip_prefix('\\')?));
+    let both = low.and_then(|low| char::decode_utf16([high, low]).next()?.ok());
+    Some(both.map_or(('?', 5), |found| (found, 11)))
+}
+
+/// The unit of UTF-16 that `uXXXX` is.
+fn unit(rest: &str) -> Option<u16> {
+    let digits = rest.strip_prefix('u')?.get(..4)?;
+    let all = digits.chars().all(|digit| digit.is_ascii_hexdigit());
+    all.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -351,6 +390,8 @@ mod tests {
             (r"'\d\\d\n'", "d\\d\n"),
             (r"'\u0041\101\0'", "AA\0"),
             (r"'50\%\_'", r"50\%\_"),
+            (r"'\uD83D\uDE00x'", "\u{1F600}x"),
+            (r"'\uD83Dx\uDE00\uD83D\u0041'", "?x??A"),
             (r#""say ""so"" 'x'""#, r#"say "so" 'x'"#),
             (r"r'\d+'", r"\d+"),
         ];

@@ -52,9 +52,15 @@ pub fn check_length(text: &str) -> Result<(), Diagnostic> {
         .help("divide it into several files; each is run by a process of its own"))
 }
 
-/// Refuses what exceeds the limits; one diagnostic for each statement.
+/// Refuses what exceeds the limits, one diagnostic for each statement, and a comment that would
+/// be longer in Spark.
 pub fn check(lexed: &Lexed) -> Diagnostics {
     let mut found = Diagnostics::default();
+    if let Some(span) = lexed.continued {
+        let message = "in Spark this comment goes on in the next line";
+        let help = "take the backslash at its end away";
+        found.0.push(Diagnostic::at(span, message).help(help));
+    }
     let mut at = 0;
     while at < lexed.lexemes.len() {
         let statement = &lexed.lexemes[at..];

@@ -22,7 +22,7 @@ use millstream_query::session::{PlannedQuery, QuerySession};
 use millstream_query::state::Limits;
 use millstream_query::statements::{Statements, Step};
 use millstream_query::tables::Catalog;
-use millstream_sql::diagnostic::{Diagnostic, Diagnostics};
+use millstream_sql::diagnostic::Diagnostics;
 use millstream_sql::types::spark_type;
 use millstream_store::error::{Failure, Kind};
 
@@ -282,19 +282,12 @@ impl<'a> Desk<'a> {
                 self.print(&names)
             }
             Step::Describe { query, span } => {
-                let described = interruptible(self.describe(query)).await?;
-                described
-                    .map_err(|error| match error {
-                        QueryError::Sql(found) => {
-                            let first = found.0.into_iter().next();
-                            let problem = first.map(|first| (first.message, first.help));
-                            let (message, help) = problem.unwrap_or_default();
-                            let moved = Diagnostic::at(*span, message).maybe_help(help);
-                            QueryError::Sql(moved.into()).into()
-                        }
-                        failure => failure.into(),
-                    })
-                    .and_then(|columns: String| self.print(&columns))
+                let described = self.session.describe(text, query, *span);
+                let schema = interruptible(described).await??;
+                let columns = schema.fields().iter();
+                let columns = columns
+                    .map(|field| format!("{}\t{}\n", field.name(), spark_type(field.data_type())));
+                self.print(&columns.collect::<String>())
             }
             Step::Set { key, value } => Ok(self.session.set(key, value)?),
         }
@@ -309,18 +302,6 @@ impl<'a> Desk<'a> {
             self.app.screen.say(&format!("{rows} rows in {ms:.1} ms"));
         }
         Ok(())
-    }
-
-    /// A line for each column of the table that `query` reads.
-    async fn describe(&self, query: &str) -> Result<String, QueryError> {
-        let statements = Statements::parse(query)?;
-        let all = 0..statements.lexed.lexemes.len();
-        let planned = self.session.plan(&statements, &all).await?;
-        let schema = planned.schema();
-        let columns = schema.fields().iter();
-        let columns =
-            columns.map(|field| format!("{}\t{}\n", field.name(), spark_type(field.data_type())));
-        Ok(columns.collect())
     }
 
     fn print(&self, text: &str) -> Result<(), StepError> {

@@ -26,7 +26,7 @@ use super::bind::{Names, bind};
 use super::calls;
 use super::capture::{self, Reads, Seen};
 use super::declare::{Returns, Routine, is_query};
-use super::resolve::Resolve;
+use super::resolve::{Resolve, Within};
 use super::template::{
     Body, Contents, Relations, Slot, Template, data_type, has_alias, lone, span_of, substitute,
     uses, value,
@@ -38,7 +38,10 @@ use crate::syntax::lexer::Lexed;
 /// How many expressions may be put in for the calls of one query.
 const SIZE_MAX: usize = 20_000;
 /// How deep expressions may stand in each other, with bodies put in: planning goes as deep.
-const DEPTH_MAX: usize = 1_000;
+const DEPTH_MAX: usize = 300;
+/// How many bodies may be read for one query: those of functions and views that read each other are
+/// read several times.
+const READINGS_MAX: usize = 1_000;
 /// How deep functions may call each other.
 const NESTING_MAX: usize = 20;
 const SMALLER: &str = "compute parts of it in a subquery, or in a table";
@@ -50,9 +53,10 @@ pub(crate) fn expand(
     query: &mut Query,
     marks: &mut HashMap<usize, Mark>,
     catalog: &dyn TableCatalog,
-    within: &[String],
+    within: &Within,
     resolve: Resolve,
 ) -> Result<(), Diagnostics> {
+    calls::without_schemas(catalog, query);
     let any = catalog.has_functions();
     let ctes = if any { Relations::of(query).ctes } else { BTreeSet::new() };
     let mut expander = Expander {
@@ -60,7 +64,7 @@ pub(crate) fn expand(
         catalog,
         any,
         resolve,
-        within: within.to_vec(),
+        within: within.clone(),
         templates: HashMap::new(),
         place: Place { ctes, ..Place::default() },
         marks: HashMap::new(),
@@ -79,8 +83,8 @@ struct Expander<'a> {
     /// Whether there are declared functions.
     any: bool,
     resolve: Resolve,
-    /// The functions whose bodies are being read, outermost first, in lower case.
-    within: Vec<String>,
+    /// The functions whose bodies are being read.
+    within: Within,
     /// By the first token of the body.
     templates: HashMap<usize, Rc<Template>>,
     place: Place,
@@ -388,20 +392,26 @@ impl Expander<'_> {
             return Ok(Rc::clone(known));
         }
         let own = routine.name.text.to_lowercase();
-        if self.within.contains(&own) {
+        if self.within.names.contains(&own) {
             let message = format!("`{}` calls itself", name.value);
             let help = "a recursive WITH repeats: WITH RECURSIVE name AS (...)";
             return Err(self.refused(name.span, message, help));
         }
-        if self.within.len() >= NESTING_MAX {
+        if self.within.names.len() >= NESTING_MAX {
             let message = format!("more than {NESTING_MAX} functions that call each other");
             return Err(self.refused(name.span, message, SMALLER));
         }
-        self.within.push(own);
+        let readings = self.within.readings.get() + 1;
+        self.within.readings.set(readings);
+        if readings > READINGS_MAX {
+            let message = format!("bodies of functions are read more than {READINGS_MAX} times");
+            return Err(self.refused(name.span, message, SMALLER));
+        }
+        self.within.names.push(own);
         let around = std::mem::take(&mut self.place);
         let made = self.read(routine).map(Rc::new);
         self.place = around;
-        self.within.pop();
+        self.within.names.pop();
         let made = made?;
         self.templates.insert(routine.body.start, Rc::clone(&made));
         Ok(made)
@@ -461,6 +471,7 @@ impl Expander<'_> {
         is_value: bool,
     ) -> Result<Query, Diagnostics> {
         let (mut query, marks, subqueries) = parsed;
+        calls::without_schemas(self.catalog, &mut query);
         fields::name(&mut query);
         match &routine.returns {
             // Its columns have the names of parameters, where they are nothing else.

@@ -17,5 +17,5 @@ pub mod declare;
 pub(crate) mod expand;
 mod fields;
 mod named;
-mod resolve;
+pub(crate) mod resolve;
 pub(super) mod template;

@@ -25,7 +25,7 @@ use super::super::frame::Frame;
 use super::super::naming::expr_name;
 use super::super::prepared::{ReadMode, TableRead};
 use super::super::scope::Scopes;
-use super::super::units;
+use super::super::{units, words};
 use super::known::{BYTES_MAX, FUNCTION_PREFIX, Variable, function_of, places};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::suggest;
@@ -289,7 +289,8 @@ impl Binder<'_> {
         Level { frame, aliases: Vec::new(), orders: false }
     }
 
-    /// An item that is a variable alone is called by the variable's name, as it is written.
+    /// An item that is a variable alone is called by the variable's name, as it is written, and one
+    /// that is a marker alone by its value.
     fn keep_name(&self, item: &mut SelectItem) {
         let SelectItem::UnnamedExpr(expr) = item else { return };
         let mut inner = &*expr;
@@ -297,17 +298,17 @@ impl Binder<'_> {
             inner = within;
         }
         let Some(parts) = parts(inner) else { return };
-        let (true, Some(last)) = (matches!(self.meant(parts), Ok(Some(_))), parts.last()) else {
-            return;
-        };
-        let alias = quoted_ident(last.value.clone(), last.span);
+        let (Ok(Some((at, _))), Some(last)) = (self.meant(parts), parts.last()) else { return };
+        let variable = &self.variables[at];
+        let name = if variable.is_marker { variable.shown() } else { last.value.clone() };
+        let alias = quoted_ident(name, last.span);
         *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
     }
 
     /// A field of `struct(...)` has the name of the column that it is.
     fn check_struct(&self, values: &[Expr]) -> Result<(), Diagnostic> {
         for parts in values.iter().filter_map(parts) {
-            if self.meant(parts)?.is_some() {
+            if self.meant(parts)?.is_some_and(|(at, _)| !self.variables[at].is_marker) {
                 let name = &parts[parts.len() - 1].value;
                 let message = format!("the variable `{name}` is a field without a name");
                 let help = format!("write struct({name} AS {name})");
@@ -342,7 +343,9 @@ impl Binder<'_> {
         let is_all = is_bare && first.value.eq_ignore_ascii_case("all");
         let lower = first.value.to_lowercase();
         let is_parameter = self.lambdas.iter().flatten().any(|name| *name == lower);
-        if is_all || is_parameter || self.words.contains(&first.span.start) {
+        // Where no column has this name it is a function without parentheses.
+        let is_function = parts.len() == 1 && words::is_word(&first.value);
+        if is_all || is_function || is_parameter || self.words.contains(&first.span.start) {
             return Ok(None);
         }
         let innermost = self.levels.len().saturating_sub(1);

@@ -8,10 +8,13 @@ use datafusion::common::ScalarValue;
 
 use crate::syntax::limits::RESERVED;
 use crate::types::field_type;
-use crate::values::java_text::{write_big_decimal, write_double};
+use crate::values::java_text::{write_big_decimal, write_double, write_float};
 
 /// Begins the names of the functions that give values of variables.
 pub(crate) const FUNCTION_PREFIX: &str = "__variable_";
+
+/// Begins what is shown of a variable that is no marker.
+pub(crate) const SCHEMA: &str = "system.session.";
 
 /// Characters of a value in the name of a column.
 const SHOWN_MAX: usize = 1_000;
@@ -27,6 +30,8 @@ pub struct Variable {
     pub field: FieldRef,
     /// What it is now.
     pub value: ScalarValue,
+    /// It is what `EXECUTE IMMEDIATE` puts in the place of a marker: in Spark a literal.
+    pub is_marker: bool,
 }
 
 /// The name of the function that gives the value of the variable at this place of those that are
@@ -59,9 +64,41 @@ impl Variable {
 
     /// What Spark writes of it in the name of a column, where that is not very long.
     pub(crate) fn shown(&self) -> String {
-        let literal = self.literal();
+        let literal = if self.is_marker { self.number() } else { None };
+        let literal = literal.unwrap_or_else(|| self.literal());
         let literal = literal.chars().filter(|ch| *ch != RESERVED).take(SHOWN_MAX);
-        format!("system.session.{}={}", self.name.to_lowercase(), literal.collect::<String>())
+        let literal: String = literal.collect();
+        match self.is_marker {
+            true => literal,
+            false => format!("{SCHEMA}{}={literal}", self.name.to_lowercase()),
+        }
+    }
+
+    /// What Spark writes of a literal that is NULL or a number, without what tells its type.
+    fn number(&self) -> Option<String> {
+        if self.value.is_null() {
+            return Some("NULL".to_owned());
+        }
+        let mut number = String::new();
+        match &self.value {
+            ScalarValue::Int8(Some(value)) => Some(value.to_string()),
+            ScalarValue::Int16(Some(value)) => Some(value.to_string()),
+            ScalarValue::Int32(Some(value)) => Some(value.to_string()),
+            ScalarValue::Int64(Some(value)) => Some(value.to_string()),
+            ScalarValue::Float32(Some(value)) => {
+                write_float(*value, &mut number);
+                Some(number)
+            }
+            ScalarValue::Float64(Some(value)) => {
+                write_double(*value, &mut number);
+                Some(number)
+            }
+            ScalarValue::Decimal128(Some(value), _, scale) => {
+                write_big_decimal(*value, *scale, &mut number);
+                Some(number)
+            }
+            _ => None,
+        }
     }
 
     fn literal(&self) -> String {
@@ -86,6 +123,14 @@ impl Variable {
             ScalarValue::Decimal128(Some(value), _, scale) => {
                 write_big_decimal(*value, *scale, &mut number);
                 number + "BD"
+            }
+            ScalarValue::Float32(Some(value)) => {
+                write_float(*value, &mut number);
+                format!("CAST('{number}' AS FLOAT)")
+            }
+            ScalarValue::Binary(Some(bytes)) => {
+                let digits = bytes.iter().take(SHOWN_MAX).map(|byte| format!("{byte:02X}"));
+                format!("X'{}'", digits.collect::<String>())
             }
             ScalarValue::Date32(Some(_)) => format!("DATE '{}'", self.value),
             other => other.to_string(),

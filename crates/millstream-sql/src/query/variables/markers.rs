@@ -44,7 +44,6 @@ enum Marker<'a> {
 /// Markers and values that do not fit, by their number or their names.
 pub fn fill(lexed: &Lexed, given: &[Given]) -> Result<Filled, Diagnostic> {
     let (mut text, mut end) = (String::new(), 0);
-    let mut used = vec![false; given.len()];
     let (mut places, mut names) = (0, 0);
     for at in 0..lexed.lexemes.len() {
         let Some((marker, span)) = marker(&lexed.lexemes, at) else { continue };
@@ -63,7 +62,6 @@ pub fn fill(lexed: &Lexed, given: &[Given]) -> Result<Filled, Diagnostic> {
             let message = format!("UNBOUND_SQL_PARAMETER: nothing is given for `{marker}`");
             return Err(Diagnostic::nowhere(message).help("add it to USING: USING value AS name"));
         };
-        used[found] = true;
         text.push_str(&lexed.text[end..span.start]);
         // Spaces keep it apart from what it would otherwise be one token with.
         text.push_str(&format!(" {} ", literal(&given[found].value, found)));
@@ -79,13 +77,9 @@ pub fn fill(lexed: &Lexed, given: &[Given]) -> Result<Filled, Diagnostic> {
         let message = "ALL_PARAMETERS_MUST_BE_NAMED: USING has values without a name";
         return Err(Diagnostic::nowhere(message).help("write USING value AS name"));
     }
-    if let Some(unused) = used.iter().position(|used| !*used) {
-        let message = format!("USING has a value, number {}, that no marker asks for", unused + 1);
-        return Err(Diagnostic::nowhere(message).help("leave it out"));
-    }
     let variables = given.iter().enumerate().map(|(at, one)| {
         let (field, value) = (Arc::clone(&one.field), one.value.clone());
-        Arc::new(Variable { name: name_of(at), field, value })
+        Arc::new(Variable { name: name_of(at), field, value, is_marker: true })
     });
     Ok(Filled { text, variables: variables.collect() })
 }
@@ -166,6 +160,8 @@ mod tests {
         let both = [(Some("a"), one()), (None, one())];
         assert!(wrong("SELECT :a, ?", &both).contains("MIXED"));
         assert!(wrong("SELECT :a", &both).contains("MUST_BE_NAMED"));
-        assert!(wrong("SELECT 1", &[(None, one())]).contains("no marker"));
+        // A value that nothing asks for is none of it.
+        let unused = filled("SELECT :b", &[(Some("a"), one()), (Some("b"), one())]);
+        assert_eq!(unused.as_deref(), Ok("SELECT  1 "));
     }
 }
