@@ -224,3 +224,38 @@ fn what_streams_cannot_tell_is_refused_with_a_remedy() {
     let twice = of_subquery(&format!("SELECT ts, ts AS at FROM STREAM t {WATERMARK}"));
     refused(&twice, &["has a watermark already"]);
 }
+
+#[test]
+fn sets_limits_and_joins_that_streams_cannot_have_are_refused_with_a_remedy() {
+    const READ: &str = "FROM STREAM t WATERMARK ts DELAY OF INTERVAL 1 SECOND";
+    let refused = |mode: &str, query: &str, words: &[&str]| {
+        let pipeline = Pipeline::new(&format!(
+            "CREATE TABLE t (ts TIMESTAMP, k STRING, n BIGINT) USING json \
+             OPTIONS ('path' = 'in');\n\
+             CREATE TABLE o USING console OPTIONS ('outputMode' = '{mode}');\n\
+             INSERT INTO o\n{query};\n"
+        ));
+        pipeline.run(&[]).expect_exit(2).says(words);
+    };
+    let sets = |time: &str| format!("SELECT k, count(*) AS c {READ} GROUP BY ROLLUP({time}, k)");
+    for mode in ["append", "update"] {
+        let remedy = "GROUP BY window(...), ROLLUP(k)";
+        refused(mode, &sets("window(ts, '1 minute')"), &["window that some", "--> ", remedy]);
+    }
+    for mode in ["append", "update", "complete"] {
+        let remedy = "GROUP BY session_window(...), ROLLUP(k)";
+        let words = ["session_window that some grouping sets leave out", "--> ", remedy];
+        refused(mode, &sets("session_window(ts, '1 minute')"), &words);
+    }
+    refused(
+        "complete",
+        "SELECT k, count(*) AS n FROM STREAM t GROUP BY k \
+         UNION ALL (SELECT k, n FROM STREAM t LIMIT 1)",
+        &["are for the rows of an aggregation", "--> ", "take them out of the query"],
+    );
+    refused(
+        "append",
+        "SELECT a.n FROM STREAM t AS a JOIN t AS b EXACT NEAREST 1 BY DISTANCE abs(a.n - b.n)",
+        &["NEAREST BY over a stream is not supported", "--> ", "without STREAM"],
+    );
+}

@@ -11,10 +11,13 @@ use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, PrimitiveArray,
     StringArray,
 };
-use arrow::datatypes::{DataType, Date32Type, Int32Type, Int64Type, TimestampMicrosecondType};
+use arrow::datatypes::{
+    DataType, Date32Type, Field, FieldRef, Int32Type, Int64Type, TimestampMicrosecondType,
+};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
 
 use crate::types::{is_variant, spark_type, timestamp, variant};
@@ -131,6 +134,8 @@ pub(super) struct Function {
     /// How many arguments must be given.
     pub required: usize,
     pub variadic: bool,
+    /// Whether only a NULL has the result NULL, so that a column without any stays one.
+    pub keeps_nulls: bool,
     /// The result's type for argument types after the cast.
     pub returns: fn(&[DataType]) -> Result<DataType>,
     /// The result for [`Arguments::rows`] rows.
@@ -145,7 +150,8 @@ impl Function {
         returns: fn(&[DataType]) -> Result<DataType>,
         call: fn(&Arguments) -> Result<ArrayRef>,
     ) -> Self {
-        Self { name, aliases: &[], params, required: params.len(), variadic: false, returns, call }
+        let (required, variadic, keeps_nulls) = (params.len(), false, false);
+        Self { name, aliases: &[], params, required, variadic, keeps_nulls, returns, call }
     }
 
     /// Also known under other names.
@@ -163,6 +169,12 @@ impl Function {
     /// With any number of arguments for the last parameter.
     pub const fn variadic(mut self) -> Self {
         self.variadic = true;
+        self
+    }
+
+    /// With NULL as its result for NULL alone.
+    pub const fn keeps_nulls(mut self) -> Self {
+        self.keeps_nulls = true;
         self
     }
 
@@ -242,6 +254,14 @@ impl ScalarUDFImpl for Defined {
 
     fn return_type(&self, args: &[DataType]) -> Result<DataType> {
         (self.function.returns)(args)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let types = args.arg_fields.iter().map(|field| field.data_type().clone());
+        let returns = self.return_type(&types.collect::<Vec<_>>())?;
+        let has_nulls = args.arg_fields.iter().any(|field| field.is_nullable());
+        let is_nullable = !self.function.keeps_nulls || has_nulls;
+        Ok(Arc::new(Field::new(self.name(), returns, is_nullable)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

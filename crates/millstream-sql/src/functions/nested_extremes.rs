@@ -1,15 +1,18 @@
 //! `min` and `max` of structs and arrays, in which a NULL is less than all values.
 //!
 //! DataFusion takes such a NULL to be the greatest. `max_by(x, x)` is the same, and orders them as
-//! Spark does.
+//! Spark does. Over a stream the state has to be one column, as it was: there it is an aggregate of
+//! its own ([`over_stream`]).
+
+use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction};
-use datafusion::logical_expr::{Expr, ExprSchemable as _, WindowFunctionDefinition};
+use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable as _, WindowFunctionDefinition};
 
-use super::aggregates::extreme_by;
+use super::aggregates::{extreme_by, extreme_of_rows};
 
 /// `call` with Spark's order.
 pub(crate) fn of_rows(mut call: AggregateFunction, schema: &DFSchema) -> Transformed<Expr> {
@@ -21,6 +24,11 @@ pub(crate) fn of_rows(mut call: AggregateFunction, schema: &DFSchema) -> Transfo
         call.params.distinct = false;
     }
     Transformed::new_transformed(Expr::AggregateFunction(call), changed)
+}
+
+/// The aggregate of this name with Spark's order, for arguments of `schema` that need it.
+pub fn over_stream(name: &str, args: &[Expr], schema: &DFSchema) -> Option<Arc<AggregateUDF>> {
+    extreme_of_rows(name).filter(|_| is_nested(args, schema))
 }
 
 /// Gives a window's call Spark's order; whether that has changed it.

@@ -13,6 +13,7 @@ use datafusion::logical_expr::expr::{BinaryExpr, Case, InList, WindowFunction};
 use datafusion::logical_expr::utils::{grouping_set_to_exprlist, merge_schema};
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable as _, LogicalPlan, LogicalPlanBuilder, Operator,
+    ScalarUDF,
 };
 
 use crate::functions::sorted_maps::{holds_map, sorted_maps};
@@ -159,7 +160,7 @@ pub(super) fn sorted(
             if maps.is_empty() {
                 return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
             }
-            by_sorted(aggregate, maps).map(Transformed::yes)
+            by_form(aggregate, maps, &sorted_maps(), "__map").map(Transformed::yes)
         }
         other => Ok(Transformed::no(other)),
     })?;
@@ -178,13 +179,20 @@ fn maps_of(aggregate: &Aggregate) -> Result<Vec<Expr>> {
     Ok(found)
 }
 
-fn by_sorted(aggregate: Aggregate, maps: Vec<Expr>) -> Result<LogicalPlan> {
+/// `aggregate` by the keys, of which `maps` have the form that a function gives them, in columns
+/// of this name and a number.
+pub(super) fn by_form(
+    aggregate: Aggregate,
+    maps: Vec<Expr>,
+    form: &ScalarUDF,
+    name: &str,
+) -> Result<LogicalPlan> {
     let names: Vec<Column> =
-        (0..maps.len()).map(|at| Column::new_unqualified(format!("__map_{at}"))).collect();
+        (0..maps.len()).map(|at| Column::new_unqualified(format!("{name}_{at}"))).collect();
     let columns = aggregate.input.schema().columns().into_iter().map(Expr::Column);
     let of_maps = maps.iter().zip(&names).map(|(map, name)| {
         let map = map.clone().unalias();
-        sorted_maps().call(vec![map]).alias(&name.name)
+        form.call(vec![map]).alias(&name.name)
     });
     let columns: Vec<Expr> = columns.chain(of_maps).collect();
     let input = LogicalPlanBuilder::from(aggregate.input).project(columns)?.build()?;

@@ -1,7 +1,8 @@
 //! `percentile_cont(share) WITHIN GROUP (ORDER BY x)` and `percentile_disc`, as calls of the value
 //! and its share, and `mode() WITHIN GROUP (ORDER BY x)`, as one of the value.
 //!
-//! Over a stream `percentile_cont` stays DataFusion's: a checkpoint has its state in that form.
+//! Over a stream `percentile_cont(x, share)` stays DataFusion's: a checkpoint has its state in that
+//! form.
 //!
 //! Over a named window they stay as they are, and the planner refuses them: its order is not in
 //! sight, and with one Spark has no such call.
@@ -16,7 +17,7 @@ use crate::syntax::lexer::Lexed;
 pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr, is_batch: bool) -> Result<(), Diagnostic> {
     let Expr::Function(function) = expr else { return Ok(()) };
     let name = function_name(function);
-    if name == "percentile_cont" && !is_batch {
+    if name == "percentile_cont" && !is_batch && function.within_group.is_empty() {
         return Ok(());
     }
     let names = match name.as_str() {
@@ -78,13 +79,14 @@ fn is_framed(function: &Function) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::sql::sqlparser::ast::{OrderByExpr, OrderByOptions};
     use datafusion::sql::sqlparser::tokenizer::Span;
 
     use super::*;
     use crate::query::ast::text;
 
     #[test]
-    fn over_a_stream_percentile_cont_stays_as_it_is() {
+    fn over_a_stream_percentile_cont_of_two_arguments_stays_as_it_is() {
         let lexed = Lexed::new("SELECT 1").expect("the text has tokens");
         let share = text("0.5".to_owned(), Span::empty());
         let mut expr = call("percentile_cont", vec![share], Span::empty());
@@ -92,5 +94,13 @@ mod tests {
         assert!(rewrite(&lexed, &mut expr, false).is_ok());
         assert_eq!(expr, before);
         assert!(rewrite(&lexed, &mut expr, true).is_err(), "it has no WITHIN GROUP");
+        let Expr::Function(function) = &mut expr else { panic!("it is a call") };
+        function.within_group = vec![OrderByExpr {
+            expr: text("x".to_owned(), Span::empty()),
+            options: OrderByOptions { asc: None, nulls_first: None },
+            with_fill: None,
+        }];
+        assert!(rewrite(&lexed, &mut expr, false).is_ok());
+        assert!(expr.to_string().starts_with("percentile("), "{expr}");
     }
 }

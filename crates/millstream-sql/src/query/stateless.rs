@@ -84,8 +84,7 @@ impl Visitor for Check<'_> {
         if select.from.iter().any(|table| self.stream_of_tables(table).is_some()) {
             self.select(select);
             if has_lateral(&select.from) {
-                let at = self.word_before("LATERAL", self.span_of(select));
-                self.needs_state(at, "LATERAL");
+                self.lateral(self.span_of(select));
             }
         } else if is_within_watermark(select) {
             let message = "WITHIN WATERMARK is for streams: over a batch DISTINCT ON (...) is all";
@@ -152,6 +151,25 @@ impl Check<'_> {
         let mut earlier = earlier.filter(|lexeme| lexeme.span.start < before.start);
         let found = earlier.find(|lexeme| lexeme.is_word(word)).map(|lexeme| lexeme.span);
         found.or(Some(before))
+    }
+
+    /// The first bare word `word` within a span.
+    fn word_within(&self, word: &str, within: Option<Span>) -> Option<Span> {
+        let within = within?;
+        let lexemes = self.lexed.lexemes.iter();
+        let mut lexemes = lexemes
+            .filter(|lexeme| lexeme.span.start >= within.start && lexeme.span.end <= within.end);
+        lexemes.find(|lexeme| lexeme.is_word(word)).map(|lexeme| lexeme.span)
+    }
+
+    /// Refuses LATERAL of the block at `select`; NEAREST BY has become one by now.
+    fn lateral(&mut self, select: Option<Span>) {
+        let lateral = self.word_within("LATERAL", select);
+        let nearest = self.word_within("NEAREST", select).filter(|_| lateral.is_none());
+        match nearest {
+            Some(at) => self.needs_state(Some(at), "NEAREST BY"),
+            None => self.needs_state(lateral.or(select), "LATERAL"),
+        }
     }
 
     fn span_of(&self, node: &impl Spanned) -> Option<Span> {

@@ -9,7 +9,7 @@ use datafusion::functions::core::expr_fn::get_field;
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
+use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable as _, LogicalPlan, Projection};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::{
@@ -18,9 +18,11 @@ use datafusion::physical_expr::aggregate::{
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
+use millstream_sql::functions::nested_extremes::over_stream;
+use millstream_sql::functions::one_zero::{holds_float, one_zero};
 use millstream_sql::plan::windows::WindowCall;
 
-use super::grouping_sets::by_plain_keys;
+use super::grouping_sets::{by_plain_keys, check_times};
 use super::in_words::in_words;
 use super::lineage::EventTime;
 use super::{CutError, Cutter, StageKind, plain};
@@ -40,8 +42,9 @@ pub struct PartialAggregate {
 
 impl Cutter<'_> {
     pub(super) fn aggregate(&mut self, node: Aggregate) -> Result<LogicalPlan, CutError> {
-        let node = by_plain_keys(node)?;
         let lineage = self.lineage();
+        check_times(&node, &lineage, self.context.mode)?;
+        let node = by_plain_keys(node)?;
         let times = node.group_expr.iter().map(|group| lineage.grouped(&node.input, group));
         let times: Vec<Option<EventTime>> = times.collect();
         let time = closing(&times);
@@ -118,17 +121,18 @@ impl Below {
             // Windows of one length differ by their ends alone, and a timestamp is a cheaper key
             // than a STRUCT.
             let key = if is_window { get_field(group.clone(), "end") } else { group.clone() };
+            let key = with_one_nan(key, node.input.schema())?;
             below.columns.push(key.alias(format!("k{index}")));
         }
         for function in &node.aggr_expr {
-            let function = below.function(function)?;
+            let function = below.function(function, node.input.schema())?;
             below.functions.push(function);
         }
         Ok(below)
     }
 
     /// The function over columns.
-    fn function(&mut self, expr: &Expr) -> Result<Expr, CutError> {
+    fn function(&mut self, expr: &Expr, input: &DFSchema) -> Result<Expr, CutError> {
         let Expr::AggregateFunction(AggregateFunction { func, params }) = expr.clone().unalias()
         else {
             return Err(unsupported(&expr.to_string()));
@@ -144,7 +148,12 @@ impl Below {
         if !order_by.is_empty() {
             return Err(unsupported(&format!("{}(... ORDER BY ...)", func.name())));
         }
-        let args = args.into_iter().map(|arg| self.column(arg));
+        let func = over_stream(func.name(), &args, input).unwrap_or(func);
+        let is_set = func.name() == "collect_set";
+        let args = args.into_iter().map(|arg| match is_set {
+            true => self.column(with_one_nan(arg, input)?),
+            false => self.column(arg),
+        });
         let args = args.collect::<Result<_, _>>()?;
         let filter = filter.map(|filter| self.column(*filter)).transpose()?.map(Box::new);
         let params = AggregateFunctionParams { args, distinct, filter, order_by, null_treatment };
@@ -165,6 +174,15 @@ impl Below {
         self.known.push((expr, name.clone()));
         Ok(plain(&name))
     }
+}
+
+/// `expr` with one NaN and one zero, where it has FLOATs or DOUBLEs: those of different bits are
+/// equal in Spark.
+fn with_one_nan(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    Ok(match holds_float(&expr.get_type(schema)?) {
+        true => one_zero().call(vec![expr.unalias()]),
+        false => expr,
+    })
 }
 
 /// A group expression; of a window its definition, since its name tells nothing.

@@ -12,6 +12,8 @@ use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::logical_expr::{Aggregate, Expr, GroupingSet, LogicalPlanBuilder, cast, lit, when};
 
 use super::CutError;
+use super::lineage::{EventTime, Lineage};
+use crate::api::settings::OutputMode;
 
 /// The column with the number of the set that a repeated row is for.
 const SET: &str = "__grouping_set";
@@ -40,6 +42,38 @@ pub(super) fn by_plain_keys(node: Aggregate) -> Result<Aggregate, CutError> {
     group_expr.push(of_set);
     let schema = Arc::clone(&node.schema);
     Ok(Aggregate::try_new_with_schema(Arc::new(input), group_expr, node.aggr_expr, schema)?)
+}
+
+/// Refuses a time by which groups are to close and that some set leaves out: in the rows of that
+/// set it is NULL, and no group would ever close. A session is refused in any mode, since rows are
+/// merged to sessions by a key that is one in all of them.
+pub(super) fn check_times(
+    node: &Aggregate,
+    lineage: &Lineage<'_>,
+    mode: OutputMode,
+) -> Result<(), CutError> {
+    let [Expr::GroupingSet(grouping)] = node.group_expr.as_slice() else { return Ok(()) };
+    let sets = sets(grouping)?;
+    let is_in_all = |key: &Expr| sets.iter().all(|set| set.contains(&key));
+    let keys = grouping.distinct_expr().into_iter();
+    let times = keys.filter_map(|key| Some((lineage.grouped(&node.input, key)?, is_in_all(key))));
+    let times: Vec<(EventTime, bool)> = times.collect();
+    let closes = times.iter().any(|(_, is_whole)| *is_whole);
+    for (time, _) in times.into_iter().filter(|(_, is_whole)| !is_whole) {
+        let (what, key) = match time {
+            EventTime::Session | EventTime::EndlessSession => {
+                ("session_window", "session_window(...)")
+            }
+            _ if closes || mode == OutputMode::Complete => continue,
+            EventTime::Window { .. } => ("window", "window(...)"),
+            EventTime::Instant => ("an event time", "ts"),
+        };
+        return Err(CutError::Unsupported {
+            what: format!("{what} that some grouping sets leave out, over a stream,"),
+            help: format!("put it into all sets: GROUP BY {key}, ROLLUP(k)"),
+        });
+    }
+    Ok(())
 }
 
 /// The keys of each set.
@@ -95,9 +129,11 @@ fn in_its_sets(key: &Expr, bit: u64, numbers: &[u64]) -> Result<Expr> {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::logical_expr::col;
+    use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+    use datafusion::logical_expr::{col, table_scan};
 
     use super::*;
+    use crate::plan::stages::Watermarked;
 
     fn numbers_of(grouping: &GroupingSet) -> Vec<u64> {
         let keys: Vec<Expr> = grouping.distinct_expr().into_iter().cloned().collect();
@@ -119,5 +155,32 @@ mod tests {
         assert_eq!(sets(&GroupingSet::Cube(keys(10))).unwrap().len(), SETS_MAX);
         let refused = sets(&GroupingSet::Cube(keys(60))).unwrap_err();
         assert!(refused.to_string().contains("more than 1024 grouping sets"), "{refused}");
+    }
+
+    #[test]
+    fn a_time_by_which_groups_close_is_in_all_sets() {
+        let time = DataType::Timestamp(TimeUnit::Microsecond, None);
+        let fields = vec![Field::new("ts", time, true), Field::new("k", DataType::Int32, true)];
+        let schema = Schema::new(fields);
+        let watermark = Watermarked { column: "ts".to_owned(), delay_us: 0 };
+        let streams = HashMap::from([("t".to_owned(), watermark)]);
+        let operators = HashMap::new();
+        let lineage = Lineage { streams: &streams, operators: &operators };
+        let check = |sets: Vec<Vec<Expr>>, mode: OutputMode| {
+            let input = table_scan(Some("t"), &schema, None).unwrap().build().unwrap();
+            let group = Expr::GroupingSet(GroupingSet::GroupingSets(sets));
+            let node = Aggregate::try_new(Arc::new(input), vec![group], Vec::new()).unwrap();
+            check_times(&node, &lineage, mode)
+        };
+        let (ts, k) = (|| col("t.ts"), || col("t.k"));
+        let in_all = || vec![vec![ts(), k()], vec![ts()]];
+        let in_some = || vec![vec![ts(), k()], vec![k()]];
+        for mode in [OutputMode::Append, OutputMode::Update] {
+            assert!(check(in_all(), mode).is_ok());
+            let refused = check(in_some(), mode).unwrap_err();
+            assert!(refused.to_string().contains("some grouping sets leave out"), "{refused}");
+            assert!(refused.help().contains("GROUP BY ts, ROLLUP(k)"));
+        }
+        assert!(check(in_some(), OutputMode::Complete).is_ok());
     }
 }

@@ -3,7 +3,8 @@
 //! Spark moves them there (`PushPredicateThroughNonJoin`): rows of groups that are left out keep no
 //! state. Spark moves them below the watermark too, which then follows other rows; here they stay
 //! above it. They also stay above the aggregation, since the state of a checkpoint may have such
-//! groups.
+//! groups. Conditions on a session stay there alone: Spark holds them against the session that each
+//! row begins with, here they are about the merged one.
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{Aggregate, Expr, Filter, LogicalPlan, LogicalPlanBuilder};
+use millstream_sql::plan::windows::{WindowCall, WindowKind};
 
 use super::reads_stream;
 
@@ -58,8 +60,63 @@ fn over_input(part: &Expr, aggregate: &Aggregate) -> Option<Expr> {
     let over_input = part.clone().transform(|expr| {
         let Expr::Column(column) = &expr else { return Ok(Transformed::no(expr)) };
         let key = aggregate.schema.maybe_index_of_column(column).and_then(|at| keys.get(at));
+        let key = key.filter(|key| !is_session(&aggregate.input, key));
         is_of_keys &= key.is_some();
         Ok(key.map_or(Transformed::no(expr.clone()), |key| Transformed::yes(key.clone().unalias())))
     });
     over_input.ok().filter(|_| is_of_keys).map(|over_input| over_input.data)
+}
+
+/// Whether `key` of the rows of `input` is a session. A row has one of its own, and the condition
+/// is about that which its group makes of several.
+fn is_session(input: &LogicalPlan, key: &Expr) -> bool {
+    match key {
+        Expr::Alias(alias) => is_session(input, &alias.expr),
+        Expr::Column(column) => {
+            let at = input.schema().maybe_index_of_column(column);
+            at.is_some_and(|at| is_session_column(input, at))
+        }
+        other => WindowCall::read(other).is_some_and(|call| call.kind == WindowKind::Session),
+    }
+}
+
+/// Whether the column at this place is one.
+fn is_session_column(plan: &LogicalPlan, at: usize) -> bool {
+    match plan {
+        LogicalPlan::Projection(node) => {
+            node.expr.get(at).is_some_and(|expr| is_session(&node.input, expr))
+        }
+        LogicalPlan::Filter(node) => is_session_column(&node.input, at),
+        LogicalPlan::SubqueryAlias(node) => is_session_column(&node.input, at),
+        LogicalPlan::Union(node) => node.inputs.iter().any(|input| is_session_column(input, at)),
+        LogicalPlan::Join(node) => match at.checked_sub(node.left.schema().fields().len()) {
+            None => is_session_column(&node.left, at),
+            Some(at) => is_session_column(&node.right, at),
+        },
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+    use datafusion::logical_expr::{col, lit, table_scan};
+
+    use super::*;
+
+    #[test]
+    fn a_session_is_known_through_subqueries_and_filters() {
+        let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        let schema = Schema::new(vec![Field::new("ts", time, true)]);
+        let (time, gap) = (col("ts"), lit(4_000_000_i64));
+        let (size_us, slide_us, start_us, kind) = (0, 0, 0, WindowKind::Session);
+        let session = WindowCall { kind, time, size_us, slide_us, start_us, gap };
+        let session = session.definition().alias("w");
+        let rows = table_scan(Some("t"), &schema, None).unwrap();
+        let rows = rows.project(vec![col("ts"), session]).unwrap();
+        let rows = rows.alias("x").unwrap().filter(col("w").is_not_null()).unwrap();
+        let rows = rows.build().unwrap();
+        assert!(is_session(&rows, &col("x.w").alias("k")));
+        assert!(!is_session(&rows, &col("x.ts")));
+    }
 }

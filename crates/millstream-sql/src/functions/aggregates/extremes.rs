@@ -17,7 +17,22 @@ use crate::types::list_of;
 pub(super) const AGGREGATES: &[Aggregate] = &[
     by("min_by", |given| coerced("min_by", given), |args| made("min_by", Ordering::Less, args)),
     by("max_by", |given| coerced("max_by", given), |args| made("max_by", Ordering::Greater, args)),
+    by(MIN_FIRST, |given| pair(MIN_FIRST, given), |args| first_of(Ordering::Less, args)),
+    by(MAX_FIRST, |given| pair(MAX_FIRST, given), |args| first_of(Ordering::Greater, args)),
+    of_rows(MIN_OF_ROWS, |args| extreme(Ordering::Less, args)),
+    of_rows(MAX_OF_ROWS, |args| extreme(Ordering::Greater, args)),
 ];
+
+/// `min` of structs or arrays, whose state is one column, as that of DataFusion's `min` is.
+pub(super) const MIN_OF_ROWS: &str = "__min_of_rows";
+/// As [`MIN_OF_ROWS`], for `max`.
+pub(super) const MAX_OF_ROWS: &str = "__max_of_rows";
+
+/// As `min_by` of two arguments, but of rows with equal keys the first one counts: `min` of values
+/// that are compared by a key.
+pub(crate) const MIN_FIRST: &str = "__min_first";
+/// As [`MIN_FIRST`], for `max`.
+pub(crate) const MAX_FIRST: &str = "__max_first";
 
 const fn by(
     name: &'static str,
@@ -41,6 +56,25 @@ const fn by(
     }
 }
 
+const fn of_rows(
+    name: &'static str,
+    make: fn(&AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>>,
+) -> Aggregate {
+    Aggregate {
+        name,
+        aliases: &[],
+        coerce: |given| {
+            counted("min", given, 1, 1)?;
+            Ok(given.to_vec())
+        },
+        returns: |args| Ok(args[0].clone()),
+        state: <[DataType]>::to_vec,
+        never_null: false,
+        make: Make::Single(make),
+        moving: None,
+    }
+}
+
 fn coerced(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
     counted(name, given, 2, 3)?;
     if matches!(given[1], DataType::Map(..)) {
@@ -56,9 +90,14 @@ fn coerced(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
     Ok(types)
 }
 
+fn pair(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
+    counted(name, given, 2, 2)?;
+    coerced(name, given)
+}
+
 fn made(name: &str, better: Ordering, args: &AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
     if args.exprs.len() == 2 {
-        return Ok(Box::new(By::new(better, args)?));
+        return Ok(Box::new(By::new(better, true, args)?));
     }
     match constant(name, args, 2)? {
         ScalarValue::Int32(Some(most)) if (1..=ROWS_MAX).contains(&most) => {
@@ -68,27 +107,32 @@ fn made(name: &str, better: Ordering, args: &AccumulatorArgs<'_>) -> Result<Box<
     }
 }
 
+fn first_of(better: Ordering, args: &AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+    Ok(Box::new(By::new(better, false, args)?))
+}
+
 /// The most rows of a call, as in Spark.
 const ROWS_MAX: i32 = 100_000;
 
 #[derive(Debug)]
 struct By {
-    /// The order of a key to the best so far that replaces it. An equal key replaces it too, as in
-    /// Spark.
+    /// The order of a key to the best so far that replaces it.
     better: Ordering,
+    /// Whether an equal key replaces it too, as in Spark's `min_by` and `max_by`.
+    takes_equal: bool,
     value: ScalarValue,
     /// Null before the first row.
     key: ScalarValue,
 }
 
 impl By {
-    fn new(better: Ordering, args: &AccumulatorArgs<'_>) -> Result<Self> {
+    fn new(better: Ordering, takes_equal: bool, args: &AccumulatorArgs<'_>) -> Result<Self> {
         let nothing = |at: usize| ScalarValue::try_from(&input(args, at));
-        Ok(Self { better, value: nothing(0)?, key: nothing(1)? })
+        Ok(Self { better, takes_equal, value: nothing(0)?, key: nothing(1)? })
     }
 
     fn is_better(&self, order: Ordering) -> bool {
-        order == self.better || order == Ordering::Equal
+        order == self.better || (self.takes_equal && order == Ordering::Equal)
     }
 }
 
@@ -123,6 +167,51 @@ impl Accumulator for By {
 
     fn size(&self) -> usize {
         size_of_val(self) + self.value.size() + self.key.size()
+    }
+}
+
+fn extreme(better: Ordering, args: &AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+    Ok(Box::new(Extreme { better, value: ScalarValue::try_from(&input(args, 0))? }))
+}
+
+/// The least or the greatest value.
+#[derive(Debug)]
+struct Extreme {
+    /// The order of a value to the best so far that replaces it.
+    better: Ordering,
+    /// Null before the first row.
+    value: ScalarValue,
+}
+
+impl Accumulator for Extreme {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let values = &values[0];
+        let compare = make_comparator(values, values, SortOptions::default())?;
+        let rows = (0..values.len()).filter(|row| values.is_valid(*row));
+        let best =
+            rows.reduce(|best, row| if compare(row, best) == self.better { row } else { best });
+        let Some(best) = best else { return Ok(()) };
+        let value = ScalarValue::try_from_array(values, best)?;
+        if self.value.is_null() || order_of(&value, &self.value)? == self.better {
+            self.value = value;
+        }
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.update_batch(states)
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.value.clone()])
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        Ok(self.value.clone())
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.value.size()
     }
 }
 
@@ -224,5 +313,53 @@ impl Accumulator for BestRows {
     fn size(&self) -> usize {
         let rows = self.rows.iter().map(|row| row.key.size() + row.value.size());
         size_of_val(self) + rows.sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int32Array, StructArray};
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    /// A struct of two numbers.
+    fn row(x: i32, y: Option<i32>) -> ArrayRef {
+        let field = |name: &str| Arc::new(Field::new(name, DataType::Int32, true));
+        let x: ArrayRef = Arc::new(Int32Array::from(vec![x]));
+        let y: ArrayRef = Arc::new(Int32Array::from(vec![y]));
+        Arc::new(StructArray::from(vec![(field("x"), x), (field("y"), y)]))
+    }
+
+    #[test]
+    fn a_null_in_a_struct_is_less_than_all_values_in_whatever_order() {
+        let rows = [row(2, None), row(2, Some(1)), row(1, Some(9))];
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+            let best = |better: Ordering| {
+                let value = ScalarValue::try_from(rows[0].data_type()).unwrap();
+                let mut extreme = Extreme { better, value };
+                for at in order {
+                    extreme.update_batch(&[Arc::clone(&rows[at])]).unwrap();
+                }
+                extreme.evaluate().unwrap().to_array().unwrap()
+            };
+            assert_eq!(&best(Ordering::Greater), &rows[1]);
+            assert_eq!(&best(Ordering::Less), &rows[2]);
+        }
+    }
+
+    #[test]
+    fn of_equal_keys_the_last_value_counts_or_the_first() {
+        let values: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+        let keys: ArrayRef = Arc::new(Int32Array::from(vec![7, 7]));
+        for (takes_equal, wanted) in [(true, 2), (false, 1)] {
+            let (value, key) = (ScalarValue::Int32(None), ScalarValue::Int32(None));
+            let mut by = By { better: Ordering::Greater, takes_equal, value, key };
+            by.update_batch(&[Arc::clone(&values), Arc::clone(&keys)]).unwrap();
+            by.update_batch(&[Arc::clone(&values), Arc::clone(&keys)]).unwrap();
+            assert_eq!(by.evaluate().unwrap(), ScalarValue::Int32(Some(wanted)));
+        }
     }
 }

@@ -32,6 +32,8 @@ use std::sync::Arc;
 use datafusion::functions_aggregate as theirs;
 use datafusion::logical_expr::AggregateUDF;
 
+pub(crate) use extremes::{MAX_FIRST, MIN_FIRST};
+
 /// All aggregates that are not simply DataFusion's.
 pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
     let tables = [
@@ -59,6 +61,17 @@ pub(super) fn extreme_by(name: &str) -> Option<Arc<AggregateUDF>> {
         _ => return None,
     };
     let found = extremes::AGGREGATES.iter().find(|aggregate| aggregate.name == by);
+    found.map(|aggregate| aggregate.udaf())
+}
+
+/// `min` or `max` of structs and arrays in Spark's order, with DataFusion's state.
+pub(super) fn extreme_of_rows(name: &str) -> Option<Arc<AggregateUDF>> {
+    let of_rows = match name {
+        "min" => extremes::MIN_OF_ROWS,
+        "max" => extremes::MAX_OF_ROWS,
+        _ => return None,
+    };
+    let found = extremes::AGGREGATES.iter().find(|aggregate| aggregate.name == of_rows);
     found.map(|aggregate| aggregate.udaf())
 }
 

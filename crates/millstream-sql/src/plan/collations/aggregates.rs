@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::common::tree_node::TreeNode as _;
 use datafusion::common::{
     Column, DataFusionError, Result, internal_datafusion_err, plan_datafusion_err,
 };
@@ -17,6 +18,7 @@ use super::leaves::{
 use super::scope::Scope;
 use super::{Resolver, Typed};
 use crate::functions::collated::PREFIX;
+use crate::functions::{MAX_FIRST, MIN_FIRST};
 
 impl Resolver<'_> {
     /// The aggregate of this name.
@@ -48,7 +50,8 @@ impl Resolver<'_> {
                 (keys.collect::<Result<Vec<_>>>()?, Some(Leaves::new()))
             }
             "min" | "max" if args.len() == 1 => {
-                func = self.aggregate_function(if name == "min" { "min_by" } else { "max_by" })?;
+                let first = if name == "min" { MIN_FIRST } else { MAX_FIRST };
+                func = self.aggregate_function(first)?;
                 let (value, leaves) = (args[0].expr.clone(), args[0].leaves.clone());
                 let keys = args.into_iter().map(|arg| self.key_in(arg, scope));
                 let keys = keys.collect::<Result<Vec<_>>>()?;
@@ -193,6 +196,17 @@ impl Resolver<'_> {
             None => self.alike(expr, Some(Leaf::plain(Strength::Implicit)), scope),
         }
     }
+}
+
+/// Whether `expr` is `min` or `max` of STRINGs that are not compared byte by byte.
+pub(super) fn is_extreme(expr: &Expr) -> bool {
+    let is_extreme = |expr: &Expr| {
+        Ok(match expr {
+            Expr::AggregateFunction(call) => [MIN_FIRST, MAX_FIRST].contains(&call.func.name()),
+            _ => false,
+        })
+    };
+    expr.exists(is_extreme).unwrap_or(true)
 }
 
 fn exprs(args: Vec<Typed>) -> Vec<Expr> {

@@ -7,6 +7,7 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::utils::grouping_set_to_exprlist;
 use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, Projection};
 
+use super::aggregates::is_extreme;
 use super::leaves::{Leaves, are_plain, of_column};
 use super::scope::Scope;
 use super::{Resolved, Resolver, Typed};
@@ -51,6 +52,9 @@ impl Resolver<'_> {
         };
         let aggregates = aggr_expr.into_iter().enumerate().map(value);
         let aggregates = aggregates.collect::<Result<Vec<_>>>()?;
+        if aggregates.iter().any(|value| is_extreme(&value.typed.expr)) {
+            self.check_batch(&input.plan, "`min` or `max`")?;
+        }
         if let [Expr::GroupingSet(_)] = group_expr.as_slice() {
             let columns = self.in_sets(&group_expr, &scope)?;
             if aggregates.iter().any(|value| value.above.is_some()) {
