@@ -1,5 +1,6 @@
 """What differs between two runs of one query, in words that show the rows."""
 
+import difflib
 import json
 from collections import Counter
 from itertools import zip_longest
@@ -16,9 +17,13 @@ def plain(value):
     return value
 
 
+def row_text(row):
+    return json.dumps(plain(row), sort_keys=True, ensure_ascii=False)
+
+
 def multiset(rows):
     """Rows as texts, with how often each is there."""
-    return Counter(json.dumps(plain(row), sort_keys=True, ensure_ascii=False) for row in rows)
+    return Counter(map(row_text, rows))
 
 
 def rows_differ(spark, ours):
@@ -64,3 +69,23 @@ def micro_batches_differ(spark, ours):
 def all_rows(run):
     """The rows of all micro-batches."""
     return [row for one in run for row in one.rows]
+
+
+def answer_lines(answer):
+    """All that an answer of Spark says, a fact to a line."""
+    yield f"columns {answer.columns}"
+    for number, run in enumerate(answer.runs):
+        if isinstance(run, str):
+            yield f"run {number} is refused: {run}"
+            continue
+        for one in run:
+            yield (f"run {number}, micro-batch {one.id}: {one.input_rows} rows in, watermark "
+                   f"{one.watermark}, {one.dropped} rows late")
+            yield from sorted(map(row_text, one.rows))
+
+
+def answers_differ(stored, fresh):
+    """Lines for what Spark answers otherwise than before. Both are Spark's, so everything counts,
+    micro-batches without rows among it."""
+    both = (list(answer_lines(answer)) for answer in (stored, fresh))
+    return list(difflib.unified_diff(*both, "stored", "fresh", n=0, lineterm=""))

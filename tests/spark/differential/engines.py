@@ -2,8 +2,8 @@
 
 Both read directories of JSON lines, a file to a micro-batch, oldest first, and stop at the end.
 What both are asked to run is the same text; only how rows get out differs: Spark hands each
-micro-batch to a function, Millstream writes files, or prints what files cannot take: they take
-append only.
+micro-batch to a function (`spark` has that side, apart because it needs PySpark), Millstream writes
+files, or prints what files cannot take: they take append only.
 """
 
 import json
@@ -13,15 +13,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.errors import AnalysisException, IllegalArgumentException
-from pyspark.sql.functions import struct, to_json
-
 from .events import COLUMNS
 
 # A run that ends by itself; a busy machine may take its time.
 RUN_SECONDS = 180
-# What Spark refuses a query with, before it reads a row.
-REFUSALS = (AnalysisException, IllegalArgumentException)
 
 
 @dataclass
@@ -35,12 +30,23 @@ class MicroBatch:
     dropped: int = 0
 
 
+@dataclass
+class Answer:
+    """What Spark answers to a case: for each run its micro-batches, or the words of a refusal."""
+
+    # What it was asked; see `store`.
+    key: str
+    # The names of the query's columns; none if Spark refuses it.
+    columns: list
+    runs: list
+
+
 class EngineError(Exception):
     """An engine has refused a query or failed; the text is what it said."""
 
     def __init__(self, engine, said, refused=False):
         super().__init__(f"{engine}: {said}")
-        self.engine, self.refused = engine, refused
+        self.engine, self.said, self.refused = engine, said, refused
 
 
 class Input:
@@ -60,64 +66,21 @@ class Input:
             os.utime(path, (changed, changed))
 
 
-class SparkRun:
-    """The query on Spark, in a session of its own, which shares the context."""
+class SparkAnswers:
+    """Runs on Spark whose answer is known, fresh or stored: they do again what it says."""
 
     engine = "Spark"
 
-    def __init__(self, spark, case, directory, paths):
-        self.session = spark.newSession()
-        self.case, self.directory = case, Path(directory)
-        policy = "spark.sql.streaming.multipleWatermarkPolicy"
-        self.session.conf.set(policy, case.options.get("multipleWatermarkPolicy", "min"))
-        for table, path in paths.items():
-            files = self.session.readStream.schema(COLUMNS).option("maxFilesPerTrigger", case.files)
-            files.json(str(path)).createOrReplaceTempView(table)
-        self.ran = []
-
-    def frame(self):
-        """The query, analyzed."""
-        try:
-            return self.case.frame(self.session)
-        except REFUSALS as error:
-            raise EngineError("Spark", first_line(error), refused=True) from error
-
-    def columns(self):
-        """The names of the query's columns; none if Spark refuses it."""
-        try:
-            return self.frame().columns
-        except EngineError:
-            return []
+    def __init__(self, answer):
+        self.columns, self.left, self.ran = answer.columns, iter(answer.runs), []
 
     def run(self):
-        """Runs everything that is there; the micro-batches of this run and those before."""
-        rows = {}
-
-        def keep(frame, number):
-            text = to_json(struct("*")).alias("row")
-            rows[number] = [json.loads(row.row) for row in frame.select(text).collect()]
-
-        writer = self.frame().writeStream.outputMode(self.case.mode).trigger(availableNow=True)
-        writer = writer.option("checkpointLocation", str(self.directory / "spark_checkpoint"))
-        try:
-            query = writer.foreachBatch(keep).start()
-            query.awaitTermination()
-        except REFUSALS as error:
-            raise EngineError("Spark", first_line(error), refused=True) from error
-        except Exception as error:  # whatever a query of Spark may fail with
-            raise EngineError("Spark", str(error).split("\n\nJVM")[0][:2000]) from error
-        for progress in query.recentProgress:
-            if progress.batchId in rows:
-                self.ran.append(self.micro_batch(progress, rows.pop(progress.batchId)))
-        if rows:
-            raise EngineError("Spark", f"no progress is known of micro-batches {sorted(rows)}")
+        """The micro-batches of the next run and those before."""
+        answered = next(self.left)
+        if isinstance(answered, str):
+            raise EngineError(self.engine, answered, refused=True)
+        self.ran += answered
         return self.ran
-
-    @staticmethod
-    def micro_batch(progress, rows):
-        dropped = sum(state.numRowsDroppedByWatermark for state in progress.stateOperators)
-        watermark = progress.eventTime.get("watermark", "")
-        return MicroBatch(progress.batchId, rows, progress.numInputRows, watermark, dropped)
 
 
 class MillstreamRun:
@@ -198,10 +161,6 @@ class MillstreamRun:
         watermark = progress.get("eventTime", {}).get("watermark", "")
         number, input_rows = progress["batchId"], progress["numInputRows"]
         return MicroBatch(number, rows, input_rows, watermark, dropped)
-
-
-def first_line(error):
-    return str(error).split("\n", maxsplit=1)[0]
 
 
 def source(name, path, files):
