@@ -21,7 +21,7 @@ pub struct Functions {
     /// How many bytes of the file have been read.
     pub read: usize,
     text: String,
-    /// The temporary views, the last one of a name first.
+    /// The temporary views, each of which replaces an earlier one of its name.
     views: String,
 }
 
@@ -44,7 +44,7 @@ impl Functions {
                 self.add(statement);
             }
             if is_view(&cursor) && Statements::parse(statement).is_ok() {
-                self.views = format!("{statement};\n{}", self.views);
+                self.views += &format!("{};\n", replacing(statement));
             }
             if variables::begins(&cursor) && !is_script {
                 about_variables.push(format!("{}{statement}", self.text));
@@ -66,6 +66,17 @@ impl Functions {
     /// The statements in front of a query.
     pub fn text(&self) -> &str {
         &self.text
+    }
+}
+
+/// A statement that makes a view, whether there is one of its name or not.
+fn replacing(statement: &str) -> String {
+    let after = statement.get("CREATE".len()..).unwrap_or_default();
+    let word = after.split_whitespace().next().unwrap_or_default();
+    if word.eq_ignore_ascii_case("OR") {
+        statement.to_owned()
+    } else {
+        format!("CREATE OR REPLACE{after}")
     }
 }
 

@@ -9,8 +9,9 @@ use std::sync::LazyLock;
 use datafusion::common::{Column, DataFusionError, SchemaError, Span as PlanSpan};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
-use regex::{Captures, Regex};
+use regex::Regex;
 
+use super::type_words::{in_spark_words, type_name};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::functions::literals::Unusable;
 use crate::nearest::{listed, nearest, suggest};
@@ -18,7 +19,6 @@ use crate::query::prepared::PreparedQuery;
 use crate::query::twins::shown;
 use crate::syntax::lexer::{Lexed, Lexeme};
 use crate::syntax::unreadable::lower_first;
-use crate::types::{parse_type_ddl, spark_type};
 
 /// What `error` means for the query.
 pub(crate) fn blame(
@@ -224,7 +224,7 @@ impl Blame<'_> {
     }
 
     fn wrong_arguments(&self, name: &str, message: &str, at: Option<Span>) -> Diagnostic {
-        let given = captured(&GIVEN_TYPES, message).map(|types| types_listed(&types));
+        let given = captured(&GIVEN_TYPES, message).map(|types| in_spark_words(&types));
         // The order of WITHIN GROUP is in the names that such calls have within.
         let name = name.strip_suffix("_descending").unwrap_or(name);
         let name = name.strip_suffix("_ascending").unwrap_or(name);
@@ -238,6 +238,7 @@ impl Blame<'_> {
         let diagnostic = self.at(at, message);
         match name {
             "variant_get" => diagnostic.help("of a STRING: get_json_object(x, '$.a.b')"),
+            "array_contains" => diagnostic.help("cast the array or what is looked for in it"),
             _ => diagnostic,
         }
     }
@@ -326,15 +327,6 @@ pattern!(SAME_NAME, r#""[^"]* AS ([^"]+)" at position"#);
 pattern!(NOT_A_CONDITION, r"non-boolean predicate '(.*)' returning (.+)");
 pattern!(QUOTED, r"['`\x22]([A-Za-z_][A-Za-z0-9_]*)['`\x22]");
 pattern!(STREAM_NAME, r"__stream_([A-Za-z0-9_]+?)(?:__[0-9]+)?\b");
-pattern!(
-    TYPE_NAME,
-    concat!(
-        r"\b(?:Utf8View|LargeUtf8|Utf8|Int8|Int16|Int32|Int64|UInt8|UInt16|UInt32|UInt64|Float32|",
-        r"Float64|Boolean|Date32|BinaryView|Binary|Decimal128\([^)]*\)|Time64\([^()]*\)|",
-        r"Timestamp\([^()]*(?:\([^()]*\))?[^()]*\))"
-    )
-);
-
 fn captured(pattern: &Regex, text: &str) -> Option<String> {
     pattern.captures(text).map(|captures| captures[1].to_owned())
 }
@@ -359,30 +351,6 @@ pub fn tidy(message: &str) -> String {
     let rest = rest.split("\n\nbacktrace").next().unwrap_or(rest);
     let rest = rest.split("\nThis issue was likely caused by a bug").next().unwrap_or(rest);
     let rest = demangle(rest);
-    let rest = TYPE_NAME.replace_all(&rest, |captures: &Captures<'_>| type_name(&captures[0]));
+    let rest = in_spark_words(&rest);
     rest.trim_end_matches(['.', ' ', '\n']).replace("DataFusion", "Millstream")
-}
-
-/// Several types of Arrow's in Spark's words.
-fn types_listed(types: &str) -> String {
-    TYPE_NAME.replace_all(types, |captures: &Captures<'_>| type_name(&captures[0])).into_owned()
-}
-
-/// A type of Arrow's in Spark's words, where it can be read.
-fn type_name(name: &str) -> String {
-    let name = name.trim();
-    if let Ok(data_type) = name.parse::<arrow::datatypes::DataType>() {
-        return spark_type(&data_type);
-    }
-    if let Some(element) = name.strip_prefix("List(").and_then(|rest| rest.strip_suffix(')')) {
-        let element = element.trim_start_matches("non-null ").trim_start_matches("nullable ");
-        return format!("ARRAY<{}>", type_name(element));
-    }
-    match name {
-        _ if name.starts_with("Timestamp") && name.contains("None") => "TIMESTAMP_NTZ".into(),
-        _ if name.starts_with("Timestamp(") && !name.contains(',') => "TIMESTAMP_NTZ".into(),
-        _ if name.starts_with("Timestamp") => "TIMESTAMP".into(),
-        _ if parse_type_ddl(name).is_ok() => name.to_uppercase(),
-        other => other.to_owned(),
-    }
 }

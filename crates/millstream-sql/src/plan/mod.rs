@@ -25,6 +25,7 @@ pub(crate) mod recursion;
 pub mod row_test;
 pub mod short_circuit;
 mod subqueries;
+mod type_words;
 mod variants;
 pub mod windows;
 mod zeros;
