@@ -228,6 +228,11 @@ impl Blame<'_> {
         // The order of WITHIN GROUP is in the names that such calls have within.
         let name = name.strip_suffix("_descending").unwrap_or(name);
         let name = name.strip_suffix("_ascending").unwrap_or(name);
+        let name = match name {
+            "array_has" => "array_contains",
+            "array_remove_all" => "array_remove",
+            other => other,
+        };
         let message = match given {
             Some(types) if types.is_empty() => {
                 format!("`{name}` cannot be called without arguments")
@@ -238,7 +243,9 @@ impl Blame<'_> {
         let diagnostic = self.at(at, message);
         match name {
             "variant_get" => diagnostic.help("of a STRING: get_json_object(x, '$.a.b')"),
-            "array_contains" => diagnostic.help("cast the array or what is looked for in it"),
+            "array_contains" | "array_remove" => {
+                diagnostic.help("cast the array or what is looked for in it")
+            }
             _ => diagnostic,
         }
     }

@@ -6,8 +6,8 @@
 //! many as it is written with; with a DOUBLE, a FLOAT or text both become DOUBLEs. DataFusion would
 //! rather make decimals of doubles, and gives other digits.
 //!
-//! [`nested`] is about arrays, structs and maps, [`pairs`] about BETWEEN and CASE, which compare one
-//! value with several, and [`keys`] about comparisons that are written without an operator.
+//! [`nested`] is about arrays, structs and maps, [`pairs`] about BETWEEN and CASE, which compare
+//! one value with several, and [`keys`] about comparisons that are written without an operator.
 
 mod keys;
 mod nested;
