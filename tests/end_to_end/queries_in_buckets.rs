@@ -144,9 +144,10 @@ fn a_table_in_a_bucket_is_read_here_on_nodes_that_keep_it_and_at_runners() {
         cluster.nodes.push(node);
     }
     assert_eq!(cluster.answer(&count()), "c,s,m\n120,7140,119\n");
-    // A node that comes late leaves its own to the other.
+    // A node that comes late leaves its own to the other. All of them would be read again if what
+    // is on disk were gone.
     let again = cluster.blocks() - settled;
-    assert!(again <= 6, "{again} blocks more after a restart");
+    assert!(again < settled, "{again} blocks more after a restart, of {settled}");
     let remote = format!("SET millstream.remote.stages = 'scan, group by'; {}", count());
     assert_eq!(cluster.answer(&remote), "c,s,m\n120,7140,119\n");
     feed.put(1);
