@@ -56,11 +56,11 @@ impl<'a> Cluster<'a> {
         self.query(text).wait(QUERY_LIMIT).expect_success().stdout
     }
 
-    /// How many blocks the nodes keep.
+    /// How many blocks the nodes keep. A node that has just started has no directory yet.
     fn blocks(&self) -> usize {
         let count = |number| {
             let files = std::fs::read_dir(self.pipeline.path(&format!("{}-{number}", self.cache)));
-            let paths = files.expect("it is there").map(|file| file.expect("a file").path());
+            let paths = files.into_iter().flatten().map(|file| file.expect("a file").path());
             paths.filter(|path| path.extension().is_some_and(|end| end == "block")).count()
         };
         (0..2).map(count).sum()
