@@ -219,9 +219,6 @@ fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> 
             let (_, field) = call.args[0].to_field(schema)?;
             return Ok(lit(field_type(&field).to_lowercase()));
         }
-        ("array_contains" | "array_has" | "array_remove_all", _) => {
-            elements::with_common_type(&mut call, types);
-        }
         ("get_field", _) => return elements::at_key(call, types),
         ("arrays_zip", _) => return Ok(zipped(call, schema)),
         (time_bucket::NAME, _) => time_bucket::check(&call.args)?,

@@ -7,8 +7,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, cast};
 
 use super::collections::element_at;
-use super::common_types::common_type;
-use crate::types::{list_of, spark_type};
+use crate::types::spark_type;
 
 /// Where a call of `name` with `of`, an array or a map, has its element or key.
 fn place(name: &str, of: &DataType) -> Option<usize> {
@@ -21,8 +20,8 @@ fn place(name: &str, of: &DataType) -> Option<usize> {
     })
 }
 
-/// The name in Spark.
-fn known_as(name: &str) -> &str {
+/// The name in Spark of a function that has another one in plans.
+pub(crate) fn known_as(name: &str) -> &str {
     match name {
         "array_has" => "array_contains",
         "array_remove_all" => "array_remove",
@@ -112,26 +111,6 @@ fn digits_of(of: &DataType) -> Option<i16> {
         DataType::Int64 => 20,
         _ => return None,
     })
-}
-
-/// Casts an array and what is looked for in it to one type, where DataFusion has none.
-pub(super) fn with_common_type(call: &mut ScalarFunction, types: &[DataType]) {
-    let ([DataType::List(item), given], [array, value]) = (types, call.args.as_mut_slice()) else {
-        return;
-    };
-    let item = item.data_type();
-    let is_decimal = |of: &DataType| matches!(of, DataType::Decimal128(..));
-    let are_numbers = item.is_numeric() && given.is_numeric();
-    if !are_numbers || is_decimal(item) == is_decimal(given) {
-        return;
-    }
-    let Some(common) = common_type(&[item.clone(), given.clone()]) else { return };
-    if common != *item {
-        *array = cast(std::mem::take(array), list_of(common.clone()));
-    }
-    if common != *given {
-        *value = cast(std::mem::take(value), common);
-    }
 }
 
 /// `map[key]` with a key of another type than those of the map, which is cast to it.

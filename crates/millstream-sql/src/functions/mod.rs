@@ -104,6 +104,7 @@ use datafusion_spark::planner::SparkFunctionPlanner;
 pub(crate) use aggregates::{MAX_FIRST, MIN_FIRST};
 pub use clock::{BatchClock, frozen};
 pub use decimals::KeepsDigits;
+pub(crate) use elements::known_as;
 pub use held::held;
 pub use inserted::Inserted;
 pub(crate) use listed::LISTED;

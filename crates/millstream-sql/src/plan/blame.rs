@@ -4,8 +4,6 @@
 //! that the message is about is looked for in the query's text. Its own names, `Utf8` for STRING
 //! and `__stream_logs` for a table that was called `logs`, never reach the reader.
 
-use std::sync::LazyLock;
-
 use datafusion::common::{Column, DataFusionError, SchemaError, Span as PlanSpan};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
@@ -13,6 +11,7 @@ use regex::Regex;
 
 use super::type_words::{in_spark_words, type_name};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
+use crate::functions::known_as;
 use crate::functions::literals::Unusable;
 use crate::nearest::{listed, nearest, suggest};
 use crate::query::prepared::PreparedQuery;
@@ -228,11 +227,7 @@ impl Blame<'_> {
         // The order of WITHIN GROUP is in the names that such calls have within.
         let name = name.strip_suffix("_descending").unwrap_or(name);
         let name = name.strip_suffix("_ascending").unwrap_or(name);
-        let name = match name {
-            "array_has" => "array_contains",
-            "array_remove_all" => "array_remove",
-            other => other,
-        };
+        let name = known_as(name);
         let message = match given {
             Some(types) if types.is_empty() => {
                 format!("`{name}` cannot be called without arguments")
@@ -308,13 +303,6 @@ fn lexemes<'a>(
         pieces.any(|piece| lexeme.span.start >= piece.start && lexeme.span.end <= piece.end)
     };
     lexed.lexemes.iter().enumerate().filter(move |(_, lexeme)| is_inside(lexeme))
-}
-
-macro_rules! pattern {
-    ($name:ident, $text:expr) => {
-        static $name: LazyLock<Regex> =
-            LazyLock::new(|| Regex::new($text).expect("a fixed pattern is valid"));
-    };
 }
 
 pattern!(INVALID_FUNCTION, r"Invalid function '([^']+)'");

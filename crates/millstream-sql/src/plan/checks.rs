@@ -67,15 +67,6 @@ fn window_function(function: &WindowFunction) -> Result<()> {
     {
         return plan_err!("the second argument of nth_value must be 1 or more");
     }
-    let frame = &params.window_frame;
-    for bound in [&frame.start_bound, &frame.end_bound] {
-        let (WindowFrameBound::Preceding(by) | WindowFrameBound::Following(by)) = bound else {
-            continue;
-        };
-        if frame.units == WindowFrameUnits::Rows && is_beyond_int(by) {
-            return plan_err!("the bounds of ROWS are INTs, and {by} is none; write UNBOUNDED");
-        }
-    }
     Ok(())
 }
 
@@ -89,10 +80,6 @@ fn is_whole(frame: &WindowFrame) -> bool {
 
 fn is_below_one(value: &ScalarValue) -> bool {
     value.to_string().parse::<i64>().is_ok_and(|value| value < 1)
-}
-
-fn is_beyond_int(value: &ScalarValue) -> bool {
-    value.to_string().parse::<i64>().is_ok_and(|value| i32::try_from(value).is_err())
 }
 
 /// Spark sorts by values that it has for each row already.

@@ -8,8 +8,8 @@ use datafusion::sql::parser::Statement as DataFusionStatement;
 use futures::FutureExt;
 
 use super::{
-    blame, checks, collations, float_keys, grouping_sets, lateral, map_keys, recursion, subqueries,
-    variants, windows, zeros,
+    blame, checks, collations, grouping_sets, key_forms, lateral, recursion, subqueries, variants,
+    windows, zeros,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::functions::{literals, random};
@@ -75,8 +75,7 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     let plan = optimize::analyze(state, plan)?;
     variants::check(&plan, reads_stream)?;
     let plan = grouping_sets::without_empty(plan, reads_stream)?;
-    let plan = map_keys::sorted(plan, reads_stream)?;
-    let plan = zeros::equal(float_keys::with_one_nan(plan, reads_stream)?, reads_stream)?;
+    let plan = zeros::equal(key_forms::equal(plan, reads_stream)?, reads_stream)?;
     windows::lower(plan, reads_stream)
 }
 

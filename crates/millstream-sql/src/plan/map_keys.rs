@@ -1,22 +1,15 @@
-//! Maps as keys of groups: they are equal if they have the same entries, in whatever order.
-//!
-//! Spark groups by the maps with their entries in the order of the keys, and shows them so. Here an
-//! aggregation reads its keys from a projection that sorts them. Nothing else compares maps in
-//! Spark, so that the rest is refused. Streams keep the keys that their checkpoints have.
+//! Maps are compared as keys of groups alone: there they are equal if they have the same entries,
+//! in whatever order ([`key_forms`](super::key_forms)). Nothing else compares maps in Spark, so the
+//! rest is refused.
 
-use std::sync::Arc;
-
-use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, NullEquality, Result, plan_err};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, NullEquality, Result, plan_err};
 use datafusion::logical_expr::expr::{BinaryExpr, Case, InList, WindowFunction};
-use datafusion::logical_expr::utils::{grouping_set_to_exprlist, merge_schema};
-use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable as _, LogicalPlan, LogicalPlanBuilder, Operator,
-    ScalarUDF,
-};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Distinct, Expr, ExprSchemable as _, LogicalPlan, Operator};
 
-use crate::functions::sorted_maps::{holds_map, sorted_maps};
+use crate::functions::known_as;
+use crate::functions::sorted_maps::holds_map;
 
 /// Refuses to compare maps but as keys of groups, in a query that reads no stream.
 pub(super) fn check(node: &LogicalPlan) -> Result<()> {
@@ -94,14 +87,27 @@ fn compared(expr: &Expr, schema: &DFSchema) -> Result<()> {
 /// What Spark calls a function that compares its arguments, or the elements of those that are
 /// arrays.
 fn compares_arguments(name: &str) -> Option<&str> {
-    Some(match name {
-        "array_has" => "array_contains",
-        "array_remove_all" => "array_remove",
-        "array_contains" | "array_distinct" | "array_except" | "array_intersect" | "array_max"
-        | "array_min" | "array_position" | "array_remove" | "array_sort" | "array_union"
-        | "arrays_overlap" | "equal_null" | "greatest" | "least" | "nullif" | "sort_array" => name,
-        _ => return None,
-    })
+    let name = known_as(name);
+    let compares = matches!(
+        name,
+        "array_contains"
+            | "array_distinct"
+            | "array_except"
+            | "array_intersect"
+            | "array_max"
+            | "array_min"
+            | "array_position"
+            | "array_remove"
+            | "array_sort"
+            | "array_union"
+            | "arrays_overlap"
+            | "equal_null"
+            | "greatest"
+            | "least"
+            | "nullif"
+            | "sort_array"
+    );
+    compares.then_some(name)
 }
 
 /// What an aggregate compares of its rows.
@@ -146,75 +152,4 @@ fn not_a_map(key: &Expr, schema: &DFSchema, here: &str) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// `plan`, whose aggregations sort maps in their keys, but for those over a stream. Types have been
-/// checked.
-pub(super) fn sorted(
-    plan: LogicalPlan,
-    is_stream: fn(&LogicalPlan) -> bool,
-) -> Result<LogicalPlan> {
-    let changed = plan.transform_up_with_subqueries(|node| match node {
-        LogicalPlan::Aggregate(aggregate) if !is_stream(&aggregate.input) => {
-            let maps = maps_of(&aggregate)?;
-            if maps.is_empty() {
-                return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
-            }
-            by_form(aggregate, maps, &sorted_maps(), "__map").map(Transformed::yes)
-        }
-        other => Ok(Transformed::no(other)),
-    })?;
-    Ok(changed.data)
-}
-
-/// The keys that are or have maps.
-fn maps_of(aggregate: &Aggregate) -> Result<Vec<Expr>> {
-    let mut found: Vec<Expr> = Vec::new();
-    for key in grouping_set_to_exprlist(&aggregate.group_expr)? {
-        let of: DataType = key.get_type(aggregate.input.schema())?;
-        if holds_map(&of) && !found.contains(key) {
-            found.push(key.clone());
-        }
-    }
-    Ok(found)
-}
-
-/// `aggregate` by the keys, of which `maps` have the form that a function gives them, in columns
-/// of this name and a number.
-pub(super) fn by_form(
-    aggregate: Aggregate,
-    maps: Vec<Expr>,
-    form: &ScalarUDF,
-    name: &str,
-) -> Result<LogicalPlan> {
-    let names: Vec<Column> =
-        (0..maps.len()).map(|at| Column::new_unqualified(format!("{name}_{at}"))).collect();
-    let columns = aggregate.input.schema().columns().into_iter().map(Expr::Column);
-    let of_maps = maps.iter().zip(&names).map(|(map, name)| {
-        let map = map.clone().unalias();
-        form.call(vec![map]).alias(&name.name)
-    });
-    let columns: Vec<Expr> = columns.chain(of_maps).collect();
-    let input = LogicalPlanBuilder::from(aggregate.input).project(columns)?.build()?;
-    let named = |expr: Expr| {
-        Ok(match maps.iter().position(|map| *map == expr) {
-            Some(at) => Transformed::yes(Expr::Column(names[at].clone())),
-            None => Transformed::no(expr),
-        })
-    };
-    let keys = aggregate.group_expr.into_iter().map(|key| match key {
-        // A grouping set is no key itself; its members are.
-        Expr::GroupingSet(_) => key.map_children(named).map(|key| key.data),
-        key => named(key).map(|key| key.data),
-    });
-    let keys = keys.collect::<Result<Vec<_>>>()?;
-    let grouped = Aggregate::try_new(Arc::new(input), keys, aggregate.aggr_expr)?;
-    let wanted = aggregate.schema.iter().zip(grouped.schema.columns());
-    let columns = wanted.map(|((qualifier, field), column)| {
-        let is_same = qualifier == column.relation.as_ref() && *field.name() == column.name;
-        let column = Expr::Column(column);
-        if is_same { column } else { column.alias_qualified(qualifier.cloned(), field.name()) }
-    });
-    let columns: Vec<Expr> = columns.collect();
-    LogicalPlanBuilder::from(LogicalPlan::Aggregate(grouped)).project(columns)?.build()
 }

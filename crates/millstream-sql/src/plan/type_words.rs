@@ -1,17 +1,8 @@
 //! Arrow's names of types, as they stand in DataFusion's messages, in Spark's words.
 
-use std::sync::LazyLock;
-
-use regex::{Captures, Regex};
+use regex::Captures;
 
 use crate::types::{parse_type_ddl, spark_type};
-
-macro_rules! pattern {
-    ($name:ident, $pattern:expr) => {
-        static $name: LazyLock<Regex> =
-            LazyLock::new(|| Regex::new($pattern).expect("the pattern is valid"));
-    };
-}
 
 /// What stands in parentheses that has none within, but those of `DECIMAL(10,2)`.
 macro_rules! plain {

@@ -104,17 +104,20 @@ fn frame_of(lexed: &Lexed, spec: &mut WindowSpec) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// Refuses a number of rows that is no INT.
+/// Refuses a number of rows that is no INT, or that is to be computed: DataFusion reads numbers.
 fn rows_of(lexed: &Lexed, of: &Expr) -> Result<(), Diagnostic> {
-    let Expr::Value(ValueWithSpan { value: Value::Number(number, _), span }) = of else {
-        return Ok(());
+    let message = match of {
+        Expr::Interval(_) => return Ok(()),
+        Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
+            if number.parse::<i32>().is_ok() {
+                return Ok(());
+            }
+            format!("the bounds of ROWS are INTs, and {number} is none")
+        }
+        _ => "a bound of ROWS is a number here, not an expression".to_owned(),
     };
-    if number.parse::<i32>().is_ok() {
-        return Ok(());
-    }
-    let message = format!("the bounds of ROWS are INTs, and {number} is none");
     let help = "write a whole number up to 2147483647, or UNBOUNDED";
-    Err(Diagnostic { span: lexed.span(*span), ..Diagnostic::nowhere(message).help(help) })
+    Err(Diagnostic { span: lexed.span(of.span()), ..Diagnostic::nowhere(message).help(help) })
 }
 
 /// A text in a frame that is read as an interval, and says that there is no end or no number.

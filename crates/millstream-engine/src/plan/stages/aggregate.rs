@@ -18,7 +18,7 @@ use datafusion::physical_expr::aggregate::{
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
-use millstream_sql::functions::nested_extremes::over_stream;
+use millstream_sql::functions::nested_extremes::in_order;
 use millstream_sql::functions::one_zero::{holds_float, one_zero};
 use millstream_sql::plan::windows::WindowCall;
 
@@ -148,7 +148,7 @@ impl Below {
         if !order_by.is_empty() {
             return Err(unsupported(&format!("{}(... ORDER BY ...)", func.name())));
         }
-        let func = over_stream(func.name(), &args, input).unwrap_or(func);
+        let func = in_order(func.name(), &args, input).unwrap_or(func);
         let is_set = func.name() == "collect_set";
         let args = args.into_iter().map(|arg| match is_set {
             true => self.column(with_one_nan(arg, input)?),

@@ -53,17 +53,6 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
     ours.chain(adapted::functions()).chain(other_names()).collect()
 }
 
-/// `min_by` for `min`, and `max_by` for `max`.
-pub(super) fn extreme_by(name: &str) -> Option<Arc<AggregateUDF>> {
-    let by = match name {
-        "min" => "min_by",
-        "max" => "max_by",
-        _ => return None,
-    };
-    let found = extremes::AGGREGATES.iter().find(|aggregate| aggregate.name == by);
-    found.map(|aggregate| aggregate.udaf())
-}
-
 /// `min` or `max` of structs and arrays in Spark's order, with DataFusion's state.
 pub(super) fn extreme_of_rows(name: &str) -> Option<Arc<AggregateUDF>> {
     let of_rows = match name {

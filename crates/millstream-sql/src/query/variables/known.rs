@@ -64,8 +64,11 @@ impl Variable {
 
     /// What Spark writes of it in the name of a column, where that is not very long.
     pub(crate) fn shown(&self) -> String {
-        let literal = if self.is_marker { self.number() } else { None };
-        let literal = literal.unwrap_or_else(|| self.literal());
+        let literal = match self.is_marker {
+            true if self.value.is_null() => "NULL".to_owned(),
+            true => self.number().unwrap_or_else(|| self.literal()),
+            false => self.literal(),
+        };
         let literal = literal.chars().filter(|ch| *ch != RESERVED).take(SHOWN_MAX);
         let literal: String = literal.collect();
         match self.is_marker {
@@ -74,31 +77,19 @@ impl Variable {
         }
     }
 
-    /// What Spark writes of a literal that is NULL or a number, without what tells its type.
+    /// A number, without what tells its type.
     fn number(&self) -> Option<String> {
-        if self.value.is_null() {
-            return Some("NULL".to_owned());
-        }
         let mut number = String::new();
         match &self.value {
-            ScalarValue::Int8(Some(value)) => Some(value.to_string()),
-            ScalarValue::Int16(Some(value)) => Some(value.to_string()),
-            ScalarValue::Int32(Some(value)) => Some(value.to_string()),
-            ScalarValue::Int64(Some(value)) => Some(value.to_string()),
-            ScalarValue::Float32(Some(value)) => {
-                write_float(*value, &mut number);
-                Some(number)
-            }
-            ScalarValue::Float64(Some(value)) => {
-                write_double(*value, &mut number);
-                Some(number)
-            }
+            ScalarValue::Float32(Some(value)) => write_float(*value, &mut number),
+            ScalarValue::Float64(Some(value)) => write_double(*value, &mut number),
             ScalarValue::Decimal128(Some(value), _, scale) => {
                 write_big_decimal(*value, *scale, &mut number);
-                Some(number)
             }
-            _ => None,
+            whole if whole.data_type().is_signed_integer() => return Some(whole.to_string()),
+            _ => return None,
         }
+        Some(number)
     }
 
     fn literal(&self) -> String {
@@ -111,23 +102,18 @@ impl Variable {
         if let Some(text) = self.text() {
             return quoted_text(text);
         }
-        let mut number = String::new();
+        if let Some(number) = self.number() {
+            return match &self.value {
+                ScalarValue::Int8(_) => number + "Y",
+                ScalarValue::Int16(_) => number + "S",
+                ScalarValue::Int64(_) => number + "L",
+                ScalarValue::Float32(_) => format!("CAST('{number}' AS FLOAT)"),
+                ScalarValue::Float64(_) => number + "D",
+                ScalarValue::Decimal128(..) => number + "BD",
+                _ => number,
+            };
+        }
         match &self.value {
-            ScalarValue::Int8(Some(value)) => format!("{value}Y"),
-            ScalarValue::Int16(Some(value)) => format!("{value}S"),
-            ScalarValue::Int64(Some(value)) => format!("{value}L"),
-            ScalarValue::Float64(Some(value)) => {
-                write_double(*value, &mut number);
-                number + "D"
-            }
-            ScalarValue::Decimal128(Some(value), _, scale) => {
-                write_big_decimal(*value, *scale, &mut number);
-                number + "BD"
-            }
-            ScalarValue::Float32(Some(value)) => {
-                write_float(*value, &mut number);
-                format!("CAST('{number}' AS FLOAT)")
-            }
             ScalarValue::Binary(Some(bytes)) => {
                 let digits = bytes.iter().take(SHOWN_MAX).map(|byte| format!("{byte:02X}"));
                 format!("X'{}'", digits.collect::<String>())
