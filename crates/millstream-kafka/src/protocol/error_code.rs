@@ -78,6 +78,7 @@ impl ErrorCode {
     pub const INVALID_PRODUCER_EPOCH: Self = Self(47);
     pub const INVALID_TRANSACTION_STATE: Self = Self(48);
     pub const INVALID_PRODUCER_ID_MAPPING: Self = Self(49);
+    pub const CONCURRENT_TRANSACTIONS: Self = Self(51);
     pub const TRANSACTIONAL_ID_AUTHORIZATION: Self = Self(53);
     pub const PRODUCER_FENCED: Self = Self(90);
 

@@ -31,6 +31,9 @@ pub const PRODUCE: Api = Api { key: 0, version: 12 };
 pub const PRODUCE_ALONE: Api = Api { key: 0, version: 9 };
 /// See [`PRODUCE_ALONE`].
 pub const INIT_PRODUCER_ALONE: Api = Api { key: 22, version: 4 };
+/// Adds partitions to a transaction before anything is written to them. The last version that is
+/// for clients: brokers speak later ones among each other.
+pub const ADD_PARTITIONS_TO_TXN: Api = Api { key: 24, version: 3 };
 /// Ends a transaction. From this version on the answer has the next epoch.
 pub const END_TXN: Api = Api { key: 26, version: 5 };
 
@@ -47,8 +50,8 @@ pub const FETCH: Api = Api { key: 1, version: 12 };
 pub const LIST_OFFSETS: Api = Api { key: 2, version: 7 };
 
 /// What brokers must have for transactions.
-pub const FOR_TRANSACTIONS: [Api; 5] =
-    [METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, END_TXN];
+pub const FOR_TRANSACTIONS: [Api; 6] =
+    [METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, PRODUCE, END_TXN];
 
 /// What brokers must have for writing without transactions.
 pub const FOR_WRITING: [Api; 3] = [METADATA, PRODUCE_ALONE, INIT_PRODUCER_ALONE];

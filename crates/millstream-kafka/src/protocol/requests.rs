@@ -9,6 +9,9 @@ const TRANSACTIONAL_ID: i8 = 1;
 /// Record batches for one topic: partition and bytes.
 pub type Batches<'a> = (&'a str, Vec<(i32, Vec<u8>)>);
 
+/// Partitions of one topic.
+pub type Partitions<'a> = (&'a str, Vec<i32>);
+
 /// Asks what a broker can do.
 pub fn api_versions(body: &mut Writer) {
     body.text("millstream");
@@ -78,6 +81,28 @@ pub fn produce(body: &mut Writer, id: Option<&str>, timeout_ms: i32, topics: &[B
             body.count(batch.len());
             body.raw(batch);
             body.end();
+        }
+        body.end();
+    }
+    body.end();
+}
+
+/// Adds partitions of topics to the transaction of `id`.
+pub fn add_partitions_to_txn(
+    body: &mut Writer,
+    id: &str,
+    writer: ProducerIdentity,
+    topics: &[Partitions<'_>],
+) {
+    body.text(id);
+    body.i64(writer.id);
+    body.i16(writer.epoch);
+    body.count(topics.len());
+    for (topic, partitions) in topics {
+        body.text(topic);
+        body.count(partitions.len());
+        for partition in partitions {
+            body.i32(*partition);
         }
         body.end();
     }

@@ -62,9 +62,9 @@ pub struct Topic {
     pub epochs: Vec<i32>,
 }
 
-/// The outcome of one partition's batch.
+/// The outcome for one partition of a request about several.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct Outcome {
     /// The topic.
     pub topic: String,
     /// The partition.
@@ -245,6 +245,14 @@ pub fn init_producer_id(
     identity(body)
 }
 
+/// For each partition, whether it belongs to the transaction now.
+pub fn add_partitions_to_txn(body: &mut ResponseReader<'_>) -> io::Result<Vec<Outcome>> {
+    body.throttle()?;
+    let added = by_topic(body, |partition| Ok((partition.i32()?, ErrorCode(partition.i16()?))))?;
+    body.end()?;
+    Ok(added)
+}
+
 /// The producer's id and epoch for the next transaction, or why this one is not ended.
 pub fn end_txn(body: &mut ResponseReader<'_>) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
     body.throttle()?;
@@ -259,7 +267,7 @@ fn identity(body: &mut ResponseReader<'_>) -> io::Result<Result<ProducerIdentity
 }
 
 /// The outcome of each batch.
-pub fn produce(body: &mut ResponseReader<'_>) -> io::Result<Vec<Written>> {
+pub fn produce(body: &mut ResponseReader<'_>) -> io::Result<Vec<Outcome>> {
     let written = by_topic(body, |partition| {
         let (index, code) = (partition.i32()?, ErrorCode(partition.i16()?));
         // The base offset, the time of appending and the start of the log, eight bytes each.
@@ -280,13 +288,13 @@ pub fn produce(body: &mut ResponseReader<'_>) -> io::Result<Vec<Written>> {
 fn by_topic(
     body: &mut ResponseReader<'_>,
     mut each: impl FnMut(&mut ResponseReader<'_>) -> io::Result<(i32, ErrorCode)>,
-) -> io::Result<Vec<Written>> {
+) -> io::Result<Vec<Outcome>> {
     let topics = body.list(|topic| {
         let name = topic.text()?;
         let partitions = topic.list(|partition| {
             let (index, code) = each(partition)?;
             partition.end()?;
-            Ok(Written { topic: name.clone(), partition: index, code })
+            Ok(Outcome { topic: name.clone(), partition: index, code })
         })?;
         topic.end()?;
         Ok(partitions)

@@ -21,8 +21,8 @@ use crate::protocol::ProducerIdentity;
 use crate::protocol::connection::Connection;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::frame::{PRODUCE, PRODUCE_ALONE};
-use crate::protocol::requests::{self, Batches};
-use crate::protocol::responses::{self, Address, Written};
+use crate::protocol::requests::{self, Batches, Partitions};
+use crate::protocol::responses::{self, Address, Outcome};
 use crate::sink::columns::SinkRows;
 
 /// Bytes of one request, unless its first batch is larger.
@@ -99,6 +99,25 @@ impl Filling<'_> {
     /// True once the brokers have everything.
     pub fn is_done(&self) -> bool {
         self.parts.is_empty()
+    }
+
+    /// True if more than one broker leads what is to be written, as far as leaders are known.
+    pub fn is_spread(&self, brokers: &mut Brokers) -> bool {
+        let mut leaders = self.parts.iter().map(|part| brokers.leader(&part.topic, part.partition));
+        let first = leaders.next().and_then(Result::ok);
+        leaders.any(|leader| leader.ok() != first)
+    }
+
+    /// The partitions that are to be written to, by topic.
+    pub fn partitions(&self) -> Vec<Partitions<'_>> {
+        let mut topics: Vec<Partitions<'_>> = Vec::new();
+        for part in &self.parts {
+            match topics.iter_mut().find(|(topic, _)| *topic == part.topic) {
+                Some((_, partitions)) => partitions.push(part.partition),
+                None => topics.push((&part.topic, vec![part.partition])),
+            }
+        }
+        topics
     }
 
     /// Sends each partition's next batch, those of a broker in one request. Returns where to.
@@ -196,7 +215,7 @@ impl Filling<'_> {
 
     fn note_written(
         &mut self,
-        written: Written,
+        written: Outcome,
         leader: &Address,
         round: &mut Round,
     ) -> Result<(), Failure> {

@@ -30,10 +30,10 @@ fn answers() -> Vec<Vec<u8>> {
     let partition = [&[0; 30][..], &[1, 0, 0]].concat();
     let produce = [&[2][..], &text("out"), &[2], &partition, &[0], &[0; 4], &[0]].concat();
     let api = |key: u8, max: u8| [0, key, 0, 0, 0, max, 0];
-    let apis = [api(3, 12), api(10, 4), api(22, 5), api(0, 12), api(26, 5)].concat();
+    let apis = [api(3, 12), api(10, 4), api(22, 5), api(24, 3), api(0, 12), api(26, 5)].concat();
     let feature = [&text("transaction.version")[..], &[0, 2, 0, 0, 0]].concat();
     let feature = [&[1, 2][..], &[u8::try_from(feature.len() + 1).expect("few"), 2], &feature];
-    let versions = [&[0, 0, 6][..], &apis, &[0; 4], &feature.concat()].concat();
+    let versions = [&[0, 0, 7][..], &apis, &[0; 4], &feature.concat()].concat();
     let aborted = [&[2][..], &[0; 16], &[0]].concat();
     // Where the log diverges is a tagged field.
     let diverging = [&[1, 0, 13][..], &[0; 3], &[5], &[0; 7], &[77], &[0]].concat();
@@ -41,8 +41,10 @@ fn answers() -> Vec<Vec<u8>> {
     let fetch = [&[0; 10][..], &[2], &text("in"), &[2], &partition, &[0], &[0]].concat();
     let partition = [&[0; 26][..], &[0]].concat();
     let listed = [&[0; 4][..], &[2], &text("in"), &[2], &partition, &[0], &[0]].concat();
-    let bodies =
-        [versions, metadata, coordinator, identity.clone(), identity, produce, fetch, listed];
+    let added = [&[0; 3][..], &[1, 0, 51, 0]].concat();
+    let added = [&[0; 4][..], &[2], &text("out"), &[2], &added, &[0], &[0]].concat();
+    let ended = identity.clone();
+    let bodies = [versions, metadata, coordinator, identity, ended, produce, fetch, listed, added];
     let answer = |(kind, body): (usize, Vec<u8>)| {
         let header = if kind == 0 { &[0, 0, 0, 1][..] } else { &[0, 0, 0, 1, 0] };
         [&[u8::try_from(kind).expect("few")], header, &body].concat()
@@ -64,6 +66,7 @@ fn read(kind: u8, answer: &mut ResponseReader<'_>) -> io::Result<String> {
         3 => format!("{:?}", responses::init_producer_id(answer)?),
         4 => format!("{:?}", responses::end_txn(answer)?),
         5 => format!("{:?}", responses::produce(answer)?.is_empty()),
+        8 => format!("{:?}", responses::add_partitions_to_txn(answer)?.is_empty()),
         6 => {
             let answer = fetch::fetched(answer)?;
             let records: usize = answer.partitions.iter().map(|it| it.records.len()).sum();
@@ -82,7 +85,7 @@ fn fuzz_answers_of_a_broker() {
     }
     Target::bytes("kafka_answers").seeds(answers()).run(|input| {
         let Some((kind, answer)) = input.split_first() else { return String::new() };
-        let kind = kind % 8;
+        let kind = kind % 9;
         match read(kind, &mut ResponseReader::new(answer)) {
             Ok(read) => format!("{kind} as numbers: {}: {read}", "x".repeat(usize::from(kind))),
             Err(error) => format!("{error} {}", "x".repeat(usize::from(kind))),

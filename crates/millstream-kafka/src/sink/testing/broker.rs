@@ -8,7 +8,9 @@ use std::time::Duration;
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 
-use crate::protocol::frame::{END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ALONE, METADATA, PRODUCE};
+use crate::protocol::frame::{
+    ADD_PARTITIONS_TO_TXN, END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ALONE, METADATA, PRODUCE,
+};
 use crate::protocol::responses::Address;
 use crate::protocol::testing::{self, Request};
 use crate::protocol::write::Writer;
@@ -29,6 +31,12 @@ pub struct Asked {
     pub codes: VecDeque<(String, i16)>,
     /// Codes for the next ends of transactions, in place of success.
     pub end_codes: VecDeque<i16>,
+    /// Partitions that were added to a transaction, for each request that did so.
+    pub added: Vec<Vec<(String, i32)>>,
+    /// Codes for the next such requests, in place of success.
+    pub add_codes: VecDeque<i16>,
+    /// The other broker of the cluster, which leads the partitions 1.
+    pub other: Option<Address>,
     /// How many of the next requests with rows are lost with their connections.
     pub lost: u32,
     /// How many connections were made.
@@ -39,7 +47,7 @@ pub struct Asked {
     pub quota_pause: Duration,
 }
 
-/// A cluster of one broker, whose topics have two partitions.
+/// A cluster of one broker, or the first of [two](Self::second). Its topics have two partitions.
 pub struct Broker {
     /// Where it is.
     pub address: Address,
@@ -70,13 +78,26 @@ impl Broker {
     }
 }
 
+impl Broker {
+    /// Another one, which leads the partitions 1 from now on. The first one keeps transactional ids
+    /// and describes the cluster.
+    pub fn second(&self) -> Self {
+        let second = Self::start();
+        self.asked.lock().other = Some(second.address.clone());
+        second
+    }
+}
+
 /// Answers the requests of one connection.
 fn serve(mut connection: TcpStream, address: &Address, asked: &Mutex<Asked>) {
     while let Some(request) = testing::next(&mut connection) {
         let (key, number, mut request) = Request::read(&request);
         let (mut answer, mut pause) = (testing::answer_to(number), Duration::ZERO);
         match key {
-            key if key == METADATA.key => metadata(&mut request, &mut answer, address),
+            key if key == METADATA.key => {
+                let other = asked.lock().other.clone();
+                metadata(&mut request, &mut answer, address, other.as_ref());
+            }
             key if key == FIND_COORDINATOR.key => coordinator(&mut answer, address),
             key if key == PRODUCE.key && is_lost(asked) => return,
             key if key == PRODUCE.key => {
@@ -87,6 +108,7 @@ fn serve(mut connection: TcpStream, address: &Address, asked: &Mutex<Asked>) {
                 assert_eq!(request.text_or_null(), None);
                 new_writer(&mut answer, asked);
             }
+            key if key == ADD_PARTITIONS_TO_TXN.key => add(&mut request, &mut answer, asked),
             key => {
                 assert_eq!(key, END_TXN.key);
                 end_txn(&mut request, &mut answer, asked);
@@ -104,13 +126,18 @@ fn is_lost(asked: &Mutex<Asked>) -> bool {
     is_lost
 }
 
-fn node(answer: &mut Writer, address: &Address) {
-    answer.i32(1);
+fn node(answer: &mut Writer, id: i32, address: &Address) {
+    answer.i32(id);
     answer.text(&address.host);
     answer.i32(i32::from(address.port));
 }
 
-fn metadata(request: &mut Request<'_>, answer: &mut Writer, address: &Address) {
+fn metadata(
+    request: &mut Request<'_>,
+    answer: &mut Writer,
+    address: &Address,
+    other: Option<&Address>,
+) {
     let topics = request.list(|topic| {
         topic.take(16);
         let name = topic.text();
@@ -118,11 +145,14 @@ fn metadata(request: &mut Request<'_>, answer: &mut Writer, address: &Address) {
         name
     });
     answer.i32(0);
-    answer.count(1);
-    node(answer, address);
-    // No rack, and no id of the cluster.
-    answer.unsigned(0);
-    answer.end();
+    let nodes: Vec<&Address> = [address].into_iter().chain(other).collect();
+    answer.count(nodes.len());
+    for (id, address) in (1..).zip(&nodes) {
+        node(answer, id, address);
+        // No rack, and below no id of the cluster.
+        answer.unsigned(0);
+        answer.end();
+    }
     answer.unsigned(0);
     answer.i32(1);
     answer.count(topics.len());
@@ -134,7 +164,7 @@ fn metadata(request: &mut Request<'_>, answer: &mut Writer, address: &Address) {
         for partition in 0..2 {
             answer.i16(0);
             answer.i32(partition);
-            answer.i32(1);
+            answer.i32(if other.is_some() { 1 + partition } else { 1 });
             answer.i32(0);
             (0..3).for_each(|_| answer.count(0));
             answer.end();
@@ -149,7 +179,7 @@ fn coordinator(answer: &mut Writer, address: &Address) {
     answer.i32(0);
     answer.count(1);
     answer.text("id");
-    node(answer, address);
+    node(answer, 1, address);
     answer.i16(0);
     answer.unsigned(0);
     answer.end();
@@ -208,6 +238,37 @@ fn new_writer(answer: &mut Writer, asked: &Mutex<Asked>) {
     answer.i16(0);
     answer.i64(asked.lock().writers);
     answer.i16(0);
+    answer.end();
+}
+
+fn add(request: &mut Request<'_>, answer: &mut Writer, asked: &Mutex<Asked>) {
+    request.text();
+    // The writer.
+    request.take(10);
+    let topics = request.list(|topic| {
+        let name = topic.text();
+        let partitions = topic.list(Request::i32);
+        topic.end();
+        (name, partitions)
+    });
+    let mut asked = asked.lock();
+    let of = |(name, partitions): &(String, Vec<i32>)| {
+        partitions.iter().map(|partition| (name.clone(), *partition)).collect::<Vec<_>>()
+    };
+    asked.added.push(topics.iter().flat_map(of).collect());
+    let code = asked.add_codes.pop_front().unwrap_or(0);
+    answer.i32(0);
+    answer.count(topics.len());
+    for (topic, partitions) in topics {
+        answer.text(&topic);
+        answer.count(partitions.len());
+        for partition in partitions {
+            answer.i32(partition);
+            answer.i16(code);
+            answer.end();
+        }
+        answer.end();
+    }
     answer.end();
 }
 

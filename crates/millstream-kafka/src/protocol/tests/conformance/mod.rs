@@ -24,9 +24,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::protocol::frame::{
-    self, API_VERSIONS, Api, END_TXN, FETCH, FIND_COORDINATOR, INIT_PRODUCER_ALONE,
-    INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE, PRODUCE_ALONE, SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
+    self, ADD_PARTITIONS_TO_TXN, API_VERSIONS, Api, END_TXN, FETCH, FIND_COORDINATOR,
+    INIT_PRODUCER_ALONE, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE, PRODUCE_ALONE,
+    SASL_AUTHENTICATE, SASL_HANDSHAKE,
 };
 use crate::protocol::read::ResponseReader;
 use requests::Sent;
@@ -57,7 +57,7 @@ struct Tested {
 const NO_EARLIER: &[&str] = &["producerEpoch", "producerId"];
 
 /// All that the crate sends.
-const APIS: [Tested; 12] = [
+const APIS: [Tested; 13] = [
     Tested {
         constant: "API_VERSIONS",
         api: API_VERSIONS,
@@ -129,6 +129,16 @@ const APIS: [Tested; 12] = [
         responses: responses::produce,
         unanswered: &[],
         read: responses::read_produce,
+    },
+    Tested {
+        constant: "ADD_PARTITIONS_TO_TXN",
+        api: ADD_PARTITIONS_TO_TXN,
+        name: "ADD_PARTITIONS_TO_TXN",
+        requests: requests::add_partitions_to_txn,
+        unset: &[],
+        responses: responses::add_partitions_to_txn,
+        unanswered: &[],
+        read: responses::read_add_partitions_to_txn,
     },
     Tested {
         constant: "END_TXN",

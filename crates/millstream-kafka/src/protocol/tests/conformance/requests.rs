@@ -152,6 +152,28 @@ pub fn produce(api: Api) -> Vec<Sent> {
     sent(api, bodies)
 }
 
+pub fn add_partitions_to_txn(api: Api) -> Vec<Sent> {
+    let (long, none) = (long(), ProducerIdentity { id: 0, epoch: 0 });
+    let all = [
+        (UNICODE, WRITER, vec![("a", vec![0, i32::MAX]), (UNICODE, vec![7])]),
+        (&long, none, vec![(long.as_str(), vec![1]), ("", Vec::new())]),
+        ("", WRITER, Vec::new()),
+    ];
+    let bodies = all.iter().map(|(id, writer, topics)| {
+        let topic = |(name, partitions): &requests::Partitions<'_>| {
+            json!({"name": name, "partitions": partitions})
+        };
+        let body = json!({
+            "v3AndBelowTransactionalId": id,
+            "v3AndBelowProducerId": writer.id,
+            "v3AndBelowProducerEpoch": writer.epoch,
+            "v3AndBelowTopics": topics.iter().map(topic).collect::<Vec<_>>(),
+        });
+        (encoder(|body| requests::add_partitions_to_txn(body, id, *writer, topics)), body)
+    });
+    sent(api, bodies)
+}
+
 pub fn end_txn(api: Api) -> Vec<Sent> {
     let (long, none) = (long(), ProducerIdentity { id: 0, epoch: 0 });
     let all = [(UNICODE, WRITER, true), (&long, none, false), ("", WRITER, false)];

@@ -16,7 +16,7 @@ use crate::protocol::error_code::ErrorCode;
 use crate::protocol::fetch::{self, Diverging, FetchAnswer, Fetched, Listed};
 use crate::protocol::frame::{API_VERSIONS, Api};
 use crate::protocol::read::ResponseReader;
-use crate::protocol::responses::{self, Address, LoginAnswer, Spoken, Topic, Written};
+use crate::protocol::responses::{self, Address, LoginAnswer, Outcome, Spoken, Topic};
 
 const UNICODE: &str = "Maß-末-𝄞-é";
 
@@ -238,6 +238,42 @@ fn assert_identity(
     assert_throttled(body, expected);
 }
 
+pub fn add_partitions_to_txn(_: i16) -> Vec<Value> {
+    let partition =
+        |index: i32, code: i16| json!({"partitionIndex": index, "partitionErrorCode": code});
+    vec![
+        json!({
+            "throttleTimeMs": 5,
+            "resultsByTopicV3AndBelow": [
+                {"name": "a", "resultsByPartition": [partition(0, 0), partition(i32::MAX, 51)]},
+                {"name": UNICODE, "resultsByPartition": [partition(5, -1)]},
+                {"name": "", "resultsByPartition": []},
+            ],
+        }),
+        json!({"throttleTimeMs": 0, "resultsByTopicV3AndBelow": []}),
+    ]
+}
+
+pub fn read_add_partitions_to_txn(
+    body: &mut ResponseReader<'_>,
+    expected: &Value,
+) -> io::Result<()> {
+    let added = responses::add_partitions_to_txn(body)?;
+    let of_topic = |topic: &Value| {
+        let name = text(topic, "name");
+        let one = |it: &Value| Outcome {
+            topic: name.clone(),
+            partition: number(it, "partitionIndex"),
+            code: ErrorCode(number(it, "partitionErrorCode")),
+        };
+        list(topic, "resultsByPartition").map(one).collect::<Vec<_>>()
+    };
+    let all = list(expected, "resultsByTopicV3AndBelow").flat_map(of_topic);
+    assert_eq!(added, all.collect::<Vec<_>>());
+    assert_throttled(body, expected);
+    Ok(())
+}
+
 pub fn produce(version: i16) -> Vec<Value> {
     // Version 10 has begun to name leaders.
     let has_leaders = version >= 10;
@@ -278,7 +314,7 @@ pub fn read_produce(body: &mut ResponseReader<'_>, expected: &Value) -> io::Resu
     let written = responses::produce(body)?;
     let of_topic = |topic: &Value| {
         let name = text(topic, "name");
-        let one = |it: &Value| Written {
+        let one = |it: &Value| Outcome {
             topic: name.clone(),
             partition: number(it, "index"),
             code: code(it),

@@ -9,6 +9,8 @@
 //! end   commit                                   to the coordinator; answers the next epoch
 //! ```
 //!
+//! With several leaders there is a request before these, for the reason that [enlisting] gives.
+//!
 //! While one client ends its transaction the next fills its own.
 //!
 //! The record is written into a [topic](super::record_topic), and not as an offset of a group,
@@ -23,6 +25,7 @@
 //! is sent again for as long as the transaction lives. Every client has connections of its own.
 //! So it is with [refusals] by a broker that does not know yet that another one leads.
 
+mod enlisting;
 mod fencing;
 mod refusals;
 mod settings;
@@ -115,6 +118,7 @@ impl ProtocolClient {
 
     /// Sends what is missing until the brokers have it all.
     fn write_all(&mut self, filling: &mut Filling<'_>) -> Result<(), SinkError> {
+        self.enlist(filling);
         let mut tries = Tries::new(&self.env);
         loop {
             let round = self.round(filling).map_err(|failure| self.failed(failure))?;

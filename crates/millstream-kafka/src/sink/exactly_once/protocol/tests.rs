@@ -71,6 +71,44 @@ fn a_transaction_has_its_rows_and_its_record_and_is_committed() {
 }
 
 #[test]
+fn partitions_of_several_leaders_are_added_in_one_request() {
+    let first = Broker::start();
+    let second = first.second();
+    let mut client = client(&first);
+    client.fill(&content(&[("a", 1, "first"), ("b", 0, "second")])).unwrap();
+    client.commit().unwrap();
+    let added = [("a".to_owned(), 1), ("b".to_owned(), 0), ("records".to_owned(), 0)];
+    assert_eq!(first.asked.lock().added, [added]);
+    assert_eq!(places(&first), [("b".to_owned(), 0), ("records".to_owned(), 0)]);
+    assert_eq!(places(&second), [("a".to_owned(), 1)]);
+    // One leader adds its partitions by itself.
+    client.fill(&content(&[("a", 0, "third")])).unwrap();
+    assert_eq!(first.asked.lock().added.len(), 1);
+}
+
+#[test]
+fn partitions_are_added_once_the_transaction_before_has_ended() {
+    let first = Broker::start();
+    let second = first.second();
+    first.asked.lock().add_codes = [51, 51, 51].into();
+    client(&first).fill(&content(&[("a", 1, "first")])).unwrap();
+    assert_eq!(first.asked.lock().added.len(), 4);
+    assert_eq!(places(&second), [("a".to_owned(), 1)]);
+}
+
+#[test]
+fn partitions_that_are_not_added_beforehand_are_left_to_their_leaders() {
+    for code in REFUSALS.into_iter().chain([3, 16, 29, 53, 55]) {
+        let first = Broker::start();
+        let second = first.second();
+        first.asked.lock().add_codes = [code].into();
+        client(&first).fill(&content(&[("a", 1, "first")])).unwrap();
+        assert_eq!(first.asked.lock().added.len(), 1, "{code}");
+        assert_eq!(places(&second), [("a".to_owned(), 1)], "{code}");
+    }
+}
+
+#[test]
 fn batches_of_a_partition_are_numbered_by_their_records() {
     let broker = Broker::start();
     let long = "long ".repeat(8);
