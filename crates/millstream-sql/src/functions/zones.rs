@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 
 use super::define::{Arguments, Function, Param, returns_timestamp};
-use crate::values::calendar::{zone_offset_of_utc_us, zone_offset_us};
+use crate::values::zone::{Zone, zone_offset_of_utc_us, zone_offset_us};
 
 use Param::{Text, Timestamp};
 
@@ -75,8 +75,13 @@ pub(super) fn check(zone: &str) -> Result<()> {
     zone_offset_us(long_name(zone), 0).map(|_| ()).ok_or_else(|| unknown(zone))
 }
 
+/// The zone of a name, as [`check`] takes it.
+pub(super) fn named(zone: &str) -> Result<Zone> {
+    Zone::named(long_name(zone)).ok_or_else(|| unknown(zone))
+}
+
 /// What Java takes three letters for (`ZoneId.SHORT_IDS`).
-fn long_name(zone: &str) -> &str {
+pub(super) fn long_name(zone: &str) -> &str {
     match zone {
         "ACT" => "Australia/Darwin",
         "AET" => "Australia/Sydney",
