@@ -40,9 +40,9 @@ pub(super) fn function(strict: bool) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(ZonedCast { name, signature }))
 }
 
-/// What is cast, where a call is such a cast.
+/// What is cast, where a call is such a cast that fails where there is no such value.
 pub(crate) fn source_of(call: &ScalarFunction) -> Option<&Expr> {
-    matches!(call.name(), CAST | TRY_CAST).then(|| call.args.first()).flatten()
+    call.args.first().filter(|_| call.name() == CAST)
 }
 
 struct ZonedCast {

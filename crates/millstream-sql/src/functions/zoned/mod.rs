@@ -7,6 +7,7 @@
 //! read, that does not do: a time that comes twice keeps its offset ([`sums`]), and a text may have
 //! a zone of its own ([`texts`], [`casts`]).
 
+mod arguments;
 mod casts;
 mod clocks;
 mod sums;
@@ -25,6 +26,8 @@ use super::{clock, zones};
 use crate::values::zone::Zone;
 
 pub(crate) use super::datetime::DEFAULT_PATTERN;
+pub(crate) use arguments::OF_DAYS;
+pub(in crate::functions) use arguments::local;
 pub(crate) use casts::source_of;
 pub(crate) use clocks::{CLOCK, holds_moment};
 pub(crate) use sums::{

@@ -1,7 +1,7 @@
 //! Texts of moments by patterns, written and read in a zone.
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, Date32Type, Int64Type, TimestampMicrosecondType};
+use arrow::datatypes::{Date32Type, Int64Type, TimestampMicrosecondType};
 use datafusion::common::Result;
 
 use super::super::datetime::LastPattern;
