@@ -17,6 +17,8 @@ use millstream_sql::syntax::cursor::{Cursor, Name};
 use millstream_sql::syntax::lexer::{Lexed, Lexeme};
 use millstream_sql::syntax::limits;
 
+use crate::setting_statements::{self, Change};
+
 /// What a text consists of.
 pub struct Statements {
     /// The text and its tokens.
@@ -32,6 +34,8 @@ pub struct Statements {
     functions_before: Arc<[Arc<Routine>]>,
     /// The places of flows, and of other statements that write.
     pub flows: Vec<Span>,
+    /// By the first token of each statement that sets the session's time zone, its name.
+    zones: Vec<(usize, String)>,
     /// The first token of the functions that were known before. They stand behind the text, so
     /// that what is wrong with it is found at its own place.
     known_from: usize,
@@ -60,13 +64,8 @@ pub enum Step {
         /// The query's tokens.
         query: Range<usize>,
     },
-    /// `SET key = value`.
-    Set {
-        /// The key as written.
-        key: String,
-        /// The value as written, without quotes.
-        value: String,
-    },
+    /// `SET` or `RESET`.
+    Setting(Change),
     /// `DECLARE`, `SET VAR` or `DROP TEMPORARY VARIABLE`.
     Variable(variables::Statement),
     /// `EXECUTE IMMEDIATE`.
@@ -109,11 +108,17 @@ impl Statements {
         limits::check(&lexed).into_result()?;
         let (mut steps, mut views, mut flows) = (Vec::new(), Vec::new(), Vec::new());
         let (mut declarations, mut before) = (Vec::new(), Vec::new());
+        let mut zones = Vec::new();
         let mut found = Diagnostics::default();
         for range in ranges(&lexed) {
             let (span, start) = (span_of(&lexed, &range), range.start);
             match statement(&lexed, range) {
-                Ok(Statement::Step(step)) => steps.push(step),
+                Ok(Statement::Step(step)) => {
+                    if let Step::Setting(change) = &step {
+                        zones.extend(change.zone().map(|zone| (start, zone.to_owned())));
+                    }
+                    steps.push(step);
+                }
                 Ok(Statement::View(view)) => views.push(view),
                 Ok(Statement::Function(declaration)) if start < known_from => {
                     declarations.push((start, declaration));
@@ -146,7 +151,7 @@ impl Statements {
             apply(&mut there, &declaration)?;
             functions.push((start, Arc::from(there.as_slice())));
         }
-        Ok(Self { lexed, steps, views, functions, functions_before, flows, known_from })
+        Ok(Self { lexed, steps, views, functions, functions_before, flows, zones, known_from })
     }
 
     /// The statements that declare the functions which are there after the text.
@@ -156,7 +161,7 @@ impl Statements {
             let range = ranges.into_iter().find(|range| range.contains(&routine.body.start))?;
             Some(self.lexed.text[span_of(&self.lexed, &range).range()].to_owned())
         };
-        self.functions_at(self.known_from).iter().filter_map(declaration).collect()
+        self.last_functions().iter().filter_map(declaration).collect()
     }
 
     /// The functions that a query sees which begins with the token `at`.
@@ -172,6 +177,30 @@ impl Statements {
     /// one is meant.
     pub fn views_at(&self, at: usize) -> &[View] {
         &self.views[..self.views.partition_point(|view| view.query.end <= at)]
+    }
+
+    /// The functions that are there after the text.
+    pub fn last_functions(&self) -> &[Arc<Routine>] {
+        self.functions_at(self.known_from)
+    }
+
+    /// Whether a function was declared in a text before this one.
+    pub fn is_of_earlier_text(&self, routine: &Routine) -> bool {
+        routine.body.start >= self.known_from
+    }
+
+    /// The zone in which a statement at the token `from` was made, where a query at the token `to`
+    /// may have another one; `None` in it where the statement comes before any that sets a zone.
+    pub fn zone_between(&self, from: usize, to: usize) -> Option<Option<&str>> {
+        let before = self.zones.partition_point(|(start, _)| *start < from);
+        let until = self.zones.partition_point(|(start, _)| *start < to);
+        let made_in = || self.zones[..before].last().map(|(_, zone)| zone.as_str());
+        (before < until).then(made_in)
+    }
+
+    /// The token behind the text.
+    pub fn end(&self) -> usize {
+        self.known_from
     }
 
     /// The statements that declare what a query sees which begins with the token `at`: the views
@@ -320,8 +349,9 @@ fn statement(lexed: &Lexed, range: Range<usize>) -> Result<Statement, Diagnostic
     if cursor.eat_words(&["SHOW", "TABLES"]).is_some() {
         return Ok(Statement::Step(Step::ShowTables));
     }
-    if cursor.is_word("SET") {
-        return set(lexed, &range).map(Statement::Step);
+    if cursor.is_word("SET") || cursor.is_word("RESET") {
+        let change = setting_statements::read(lexed, &range)?;
+        return Ok(Statement::Step(Step::Setting(change)));
     }
     if cursor.eat_words(&["DESCRIBE"]).is_some() || cursor.eat_words(&["DESC"]).is_some() {
         cursor.eat_words(&["TABLE"]);
@@ -409,23 +439,6 @@ fn create(mut cursor: Cursor<'_>, end: usize) -> Result<Statement, Diagnostic> {
     Ok(Statement::View(View { name, query: cursor.at..end, replaces }))
 }
 
-/// `SET key = value`, where a key has dots in it.
-fn set(lexed: &Lexed, range: &Range<usize>) -> Result<Step, Diagnostic> {
-    let span = span_of(lexed, range);
-    let text = lexed.text[span.range()].trim_start_matches(|ch: char| !ch.is_whitespace());
-    let mut cursor = Cursor::new(lexed, range.start + 1, range.end);
-    if cursor.eat_words(&["TIME", "ZONE"]).is_some() {
-        let value = lexed.text[cursor.here().start..span.end].trim().trim_matches('\'').to_owned();
-        return Ok(Step::Set { key: "spark.sql.session.timeZone".to_owned(), value });
-    }
-    let Some((key, value)) = text.split_once('=') else {
-        return Err(Diagnostic::at(span, "SET has no value")
-            .help("write SET key = value, for example SET millstream.remote.stages = 'scan'"));
-    };
-    let value = value.trim().trim_matches('\'').to_owned();
-    Ok(Step::Set { key: key.trim().to_owned(), value })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -438,7 +451,8 @@ mod tests {
             Step::Explain { analyze, query } => {
                 format!("{analyze}: {}", &lexed.text[span_of(lexed, query).range()])
             }
-            Step::Set { key, value } => format!("{key} -> {value}"),
+            Step::Setting(Change::Set(key, value)) => format!("{key} -> {value}"),
+            Step::Setting(_) => "setting".to_owned(),
             Step::Variable(_) => "variable".to_owned(),
             Step::Immediate(_) => "immediate".to_owned(),
             Step::ShowTables => "tables".to_owned(),
@@ -534,6 +548,24 @@ mod tests {
         let found = twice.err().expect("there is such a function");
         assert_eq!(found.0[0].message, "function `f` is declared twice");
         assert_eq!(found.0[0].notes[0].span, None, "it stands in another text");
+    }
+
+    #[test]
+    fn it_is_known_in_which_zone_a_statement_was_made() {
+        let text = "CREATE TEMPORARY VIEW a AS SELECT 1; SET TIME ZONE 'Asia/Tokyo';\n\
+                    CREATE TEMPORARY VIEW b AS SELECT 2; SELECT 3; RESET; SELECT 4";
+        let read = Statements::parse(text).expect("the text is right");
+        let queries = read.steps.iter().filter_map(|step| match step {
+            Step::Query(query) => Some(query.start),
+            _ => None,
+        });
+        let queries: Vec<usize> = queries.collect();
+        let [third, fourth] = queries[..] else { panic!("there are two") };
+        let [first, second] = [0, 1].map(|at| read.views[at].query.end);
+        assert_eq!(read.zone_between(first, third), Some(None));
+        assert_eq!(read.zone_between(second, third), None);
+        assert_eq!(read.zone_between(second, fourth), Some(Some("Asia/Tokyo")));
+        assert_eq!(read.zone_between(second, read.end()), Some(Some("Asia/Tokyo")));
     }
 
     #[test]

@@ -44,7 +44,7 @@ async fn run_statements(
                     found = lines(planned).await?;
                 }
             }
-            Step::Set { key, value } => session.set(key, value)?,
+            Step::Setting(change) => drop(session.apply(change)?),
             Step::Describe { query, span } => {
                 let schema = session.describe(statements, query, *span).await?;
                 found = schema.fields().iter().map(|field| field.name().clone()).collect();

@@ -112,6 +112,7 @@ pub use held::held;
 pub use inserted::Inserted;
 pub(crate) use listed::LISTED;
 pub use session_zone::SessionZone;
+pub use zoned::{holds_moment, recorded_in, recorded_schema, shown_in};
 
 use crate::types::planner::SparkTypes;
 

@@ -1,11 +1,12 @@
 //! `to_utc_timestamp`, `from_utc_timestamp` and `convert_timezone`: the clock of a zone, shown as
 //! if it were that of another one.
 
-use arrow::array::ArrayRef;
+use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 
 use super::define::{Arguments, Function, Param, returns_timestamp};
+use super::zone_letters::id_of;
 use crate::values::zone::{Zone, zone_offset_of_utc_us, zone_offset_us};
 
 use Param::{Text, Timestamp};
@@ -78,6 +79,14 @@ pub(super) fn check(zone: &str) -> Result<()> {
 /// The zone of a name, as [`check`] takes it.
 pub(super) fn named(zone: &str) -> Result<Zone> {
     Zone::named(long_name(zone)).ok_or_else(|| unknown(zone))
+}
+
+/// The zone that the last argument of a call names, and what Java calls it.
+pub(super) fn of_last_argument(args: &Arguments) -> Result<(Zone, String)> {
+    let at = args.len() - 1;
+    let name = if args.array(at).0.is_empty() { None } else { args.text(at).get(0) };
+    let name = long_name(name.unwrap_or("UTC"));
+    Ok((named(name)?, id_of(name)))
 }
 
 /// What Java takes three letters for (`ZoneId.SHORT_IDS`).

@@ -25,7 +25,7 @@ pub(super) const FUNCTIONS: &[Function] = &[Function::new(
 .keeps_nulls()];
 
 /// Whether a value of the type has a TIMESTAMP in it.
-pub(crate) fn holds_moment(data_type: &DataType) -> bool {
+pub fn holds_moment(data_type: &DataType) -> bool {
     match data_type {
         DataType::Timestamp(_, zone) => zone.is_some(),
         DataType::List(item)
@@ -37,6 +37,24 @@ pub(crate) fn holds_moment(data_type: &DataType) -> bool {
         DataType::Struct(fields) => fields.iter().any(|field| holds_moment(field.data_type())),
         DataType::Dictionary(_, values) => holds_moment(values),
         DataType::RunEndEncoded(_, values) => holds_moment(values.data_type()),
+        _ => false,
+    }
+}
+
+/// Whether a value of the type has a MAP in it whose keys have a TIMESTAMP in them.
+pub(crate) fn has_moments_as_keys(of: &DataType) -> bool {
+    match of {
+        DataType::List(item) => has_moments_as_keys(item.data_type()),
+        DataType::Struct(fields) => {
+            fields.iter().any(|field| has_moments_as_keys(field.data_type()))
+        }
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(parts) => {
+                let keys = parts.first().is_some_and(|key| holds_moment(key.data_type()));
+                keys || parts.iter().any(|part| has_moments_as_keys(part.data_type()))
+            }
+            _ => true,
+        },
         _ => false,
     }
 }

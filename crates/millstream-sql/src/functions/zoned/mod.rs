@@ -10,6 +10,7 @@
 mod arguments;
 mod casts;
 mod clocks;
+mod rows;
 mod sums;
 mod texts;
 
@@ -22,14 +23,17 @@ use datafusion::logical_expr::{Expr, ScalarUDF, lit};
 
 use super::cast::{SparkCast, cast_expr};
 use super::define::Arguments;
-use super::{clock, zones};
+use super::{clock, json, zones};
 use crate::values::zone::Zone;
 
 pub(crate) use super::datetime::DEFAULT_PATTERN;
+pub(crate) use super::json::TO_JSON_IN_ZONE;
 pub(crate) use arguments::OF_DAYS;
 pub(in crate::functions) use arguments::local;
 pub(crate) use casts::source_of;
-pub(crate) use clocks::{CLOCK, holds_moment};
+pub use clocks::holds_moment;
+pub(crate) use clocks::{CLOCK, has_moments_as_keys};
+pub use rows::{recorded_in, recorded_schema, shown_in};
 pub(crate) use sums::{
     DATE_TRUNC, MINUS, MONTHS_BETWEEN, PLUS, TIME_ADD_UNITS, TRY_MINUS, TRY_PLUS,
 };
@@ -40,16 +44,17 @@ pub(crate) use texts::{
 
 /// The functions, for registration.
 pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
-    let tables = [clocks::FUNCTIONS, sums::FUNCTIONS, texts::FUNCTIONS];
+    let tables = [clocks::FUNCTIONS, json::IN_ZONE, sums::FUNCTIONS, texts::FUNCTIONS];
     let mut functions: Vec<_> =
         tables.into_iter().flatten().map(|function| function.udf()).collect();
     functions.extend(casts::functions());
+    functions.push(json::FromJson::in_zone());
     functions
 }
 
 /// A call of one of these functions, in a session of the zone called `zone`.
 pub(crate) fn call(name: &str, mut args: Vec<Expr>, zone: &str) -> Expr {
-    let tables = [clocks::FUNCTIONS, sums::FUNCTIONS, texts::FUNCTIONS];
+    let tables = [clocks::FUNCTIONS, json::IN_ZONE, sums::FUNCTIONS, texts::FUNCTIONS];
     let mut functions = tables.into_iter().flatten();
     let function = functions.find(|function| function.name == name);
     args.push(lit(zone));
@@ -69,6 +74,12 @@ pub(crate) fn cast(expr: Expr, to: &DataType, strict: bool, zone: &str) -> Resul
 pub(crate) fn cast_in_utc(expr: Expr, to: &DataType) -> Expr {
     let field = arrow::datatypes::Field::new("", to.clone(), true);
     cast_expr(expr, Arc::new(field), true)
+}
+
+/// `from_json` of these arguments, in a session of the zone called `zone`.
+pub(crate) fn from_json(mut args: Vec<Expr>, zone: &str) -> Expr {
+    args.push(lit(zone));
+    Expr::ScalarFunction(ScalarFunction::new_udf(json::FromJson::in_zone(), args))
 }
 
 /// The type that a call casts to, and whether it fails where there is no such value; `None` if it
@@ -91,9 +102,7 @@ pub(crate) fn long_name(zone: &str) -> &str {
 
 /// The zone of a call.
 fn zone_of(args: &Arguments) -> Result<Zone> {
-    let at = args.len() - 1;
-    let name = if args.array(at).0.is_empty() { None } else { args.text(at).get(0) };
-    name.map_or(Ok(Zone::UTC), zones::named)
+    zones::of_last_argument(args).map(|(zone, _)| zone)
 }
 
 /// What is said of a moment whose clocks are not known.

@@ -9,8 +9,7 @@ use super::super::define::{
     Arguments, Function, Param, invalid, returns_date, returns_long, returns_text,
     returns_timestamp,
 };
-use super::super::zone_letters::id_of;
-use super::super::zones::long_name;
+use super::super::zones::of_last_argument;
 use super::{beyond, zone_of};
 use crate::values::calendar::{DAY_US, SECOND_US};
 use crate::values::zone::Zone;
@@ -54,8 +53,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 /// Writes times, argument 0, by the pattern argument 1.
 fn written(args: &Arguments, time: impl Fn(usize) -> Option<i64>) -> Result<ArrayRef> {
-    let (patterns, zone) = (args.text(1), zone_of(args)?);
-    let id = id_of(long_name(args.text(2).get(0).unwrap_or("UTC")));
+    let (patterns, (zone, id)) = (args.text(1), of_last_argument(args)?);
     let mut last = LastPattern::default();
     args.write(|row, out| match (time(row), patterns.get(row)) {
         (Some(us), Some(pattern)) => last.get(pattern)?.write_in(us, (&zone, id.as_str()), out),

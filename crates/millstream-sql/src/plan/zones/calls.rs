@@ -9,7 +9,7 @@ use datafusion::logical_expr::{Expr, lit};
 use super::casts::holds_time;
 use super::{InZone, classes, times_in};
 use crate::functions::known_as;
-use crate::functions::zoned::{self, holds_moment};
+use crate::functions::zoned::{self, has_moments_as_keys, holds_moment};
 use crate::types::{holds_variant, timestamp};
 use crate::values::calendar::DAY_US;
 use crate::values::time_units::{TIME_ADD, TimeUnit, unit_of};
@@ -63,9 +63,21 @@ impl InZone<'_> {
             zoned::cast(first.clone(), to, strict, self.zone).map(Some)
         };
         let has_pattern = call.args.len() > 1;
+        let null = || Expr::Literal(ScalarValue::Null, None);
         let is_moment = matches!(of, DataType::Timestamp(_, Some(_)));
         let is_local = matches!(of, DataType::Timestamp(_, None) | DataType::Date32);
         match call.name() {
+            "to_json" if holds_moment(of) && !has_moments_as_keys(of) => {
+                let options = call.args.get(1).cloned().unwrap_or_else(null);
+                let args = vec![first.clone(), options];
+                Ok(Some(zoned::call(zoned::TO_JSON_IN_ZONE, args, self.zone)))
+            }
+            "from_json" => match self.type_of(&called(call.clone()))? {
+                made if holds_moment(&made) && !has_moments_as_keys(&made) => {
+                    Ok(Some(zoned::from_json(call.args.clone(), self.zone)))
+                }
+                _ => Ok(None),
+            },
             "date_format" => by_pattern(zoned::DATE_FORMAT),
             "from_unixtime" => by_pattern(zoned::FROM_UNIXTIME),
             "to_char" if is_moment => by_pattern(zoned::DATE_FORMAT),
