@@ -3,6 +3,7 @@
 //!
 //! What is written becomes text before it becomes JSON, in which it is a string anyhow.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use arrow::array::builder::StringBuilder;
@@ -13,18 +14,16 @@ use datafusion::common::{Result, exec_err};
 
 use super::define::within_column;
 use super::time_pattern::TimePattern;
+use super::zone_letters::{self, WrittenZone};
 use crate::json::{Reader, Readers};
 use crate::types::{is_variant, spark_type};
-use crate::values::calendar::{DAY_US, parse_timestamp_in};
+use crate::values::calendar::{DAY_US, parse_timestamp_in, write_date_time};
 use crate::values::zone::Zone;
 
 /// The letters of what a DATE does not have, a TIME, and a TIMESTAMP_NTZ.
 const NOT_OF_DATE: &str = "HhKkmsSaXxZzVO";
 const NOT_OF_TIME: &str = "yMLEQqDdGXxZzVO";
 const NOT_OF_LOCAL: &str = "XxZzVO";
-
-/// The form of a TIMESTAMP, where no other one is asked for.
-const MOMENT: &str = "yyyy-MM-dd'T'HH:mm:ss.SSSXXX";
 
 /// The patterns; where there is none, the usual form.
 #[derive(Default)]
@@ -118,13 +117,14 @@ impl Formats {
 
     /// TIMESTAMPs in the session's zone.
     fn moments(&self, values: &ArrayRef) -> Result<ArrayRef> {
-        let usual = TimePattern::parse(MOMENT)?;
-        let pattern = self.timestamp.as_ref().unwrap_or(&usual);
         let (zone, id) = match &self.zone {
             Some((zone, id)) => (zone, id.as_str()),
             None => (&Zone::UTC, "UTC"),
         };
-        texts(values, |us, out| pattern.write_in(us, (zone, id), out))
+        match &self.timestamp {
+            Some(pattern) => texts(values, |us, out| pattern.write_in(us, (zone, id), out)),
+            None => texts(values, |us, out| Ok(write_usual(us, (zone, id), out))),
+        }
     }
 
     fn list(&self, list: &ListArray, item: &FieldRef) -> Result<ArrayRef> {
@@ -155,6 +155,17 @@ impl Formats {
         let (nulls, length) = (of.nulls().cloned(), of.len());
         Ok(Arc::new(StructArray::try_new_with_length(fields, columns, nulls, length)?))
     }
+}
+
+/// Appends milliseconds and the offset, `2026-01-31T12:00:00.000+01:00`; false where that is not
+/// known.
+fn write_usual(us: i64, (zone, id): (&Zone, &str), out: &mut String) -> bool {
+    let Some(offset_us) = zone.offset_at(us) else { return false };
+    let Some(local) = us.checked_add(offset_us) else { return false };
+    let fraction = write_date_time(local, 'T', out);
+    let _ = write!(out, ".{:03}", fraction / 1000);
+    zone_letters::write('X', 3, WrittenZone { id, offset_us }, out);
+    true
 }
 
 /// A field for values that have become others.

@@ -105,7 +105,8 @@ impl InZone<'_> {
             "unix_timestamp" if of.is_string() => by_pattern(zoned::UNIX_TIMESTAMP),
             "unix_timestamp" => {
                 let mut call = call.clone();
-                if is_local {
+                // A local time is one of UTC, as Spark has it.
+                if *of == DataType::Date32 {
                     call.args[0] = zoned::cast(first.clone(), &timestamp(), true, self.zone)?;
                 }
                 Ok(Some(called(call)))
