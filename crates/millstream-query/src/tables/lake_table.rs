@@ -199,7 +199,7 @@ fn check_zone(name: &str, columns: &Columns, found: &DataFiles, state: &dyn Sess
     let zone = state.config_options().extensions.get::<SessionZone>();
     let Some(zone) = zone.filter(|zone| !zone.is_utc()) else { return Ok(()) };
     let has_zone = |value: &str| value.ends_with('Z');
-    for (at, _) in found.partition_columns.iter().enumerate() {
+    for at in 0..found.partition_columns.len() {
         let is_moment =
             columns.partitions.get(at).is_some_and(|field| holds_moment(field.data_type()));
         let mut values = found.files.iter().filter_map(|file| file.partition_values.get(at));
