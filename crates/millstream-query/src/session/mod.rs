@@ -1,7 +1,7 @@
 //! A session: settings, tables, and the way from a statement to rows.
 //!
-//! [`settings`] are changed by SET, [`variables`] are what a session knows by DECLARE, [`immediate`]
-//! runs statements that are texts, and rows are [`shown`] in the session's time zone.
+//! [`settings`] are changed by SET, [`variables`] are what a session knows by DECLARE,
+//! [`immediate`] runs statements that are texts, and rows are [`shown`] in the session's time zone.
 
 mod immediate;
 mod settings;

@@ -205,8 +205,8 @@ fn check_zone(name: &str, columns: &Columns, found: &DataFiles, state: &dyn Sess
         let mut values = found.files.iter().filter_map(|file| file.partition_values.get(at));
         if is_moment && values.any(|value| value.as_deref().is_some_and(|text| !has_zone(text))) {
             return plan_err!(
-                "`{name}` has partitions of TIMESTAMPs without a zone, which are not read where the \
-                 session's time zone is {}; write SET TIME ZONE 'UTC'",
+                "`{name}` has partitions of TIMESTAMPs without a zone, which are not read where \
+                 the session's time zone is {}; write SET TIME ZONE 'UTC'",
                 zone.name()
             );
         }

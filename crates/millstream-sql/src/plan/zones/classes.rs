@@ -96,8 +96,8 @@ pub(super) const OF_ONE_TYPE: &[&str] = &[
     "nvl",
 ];
 
-/// Functions that compute on what the clocks of the zone show, and give no TIMESTAMP, beside those of
-/// days ([`OF_DAYS`](crate::functions::zoned::OF_DAYS)).
+/// Functions that compute on what the clocks of the zone show, and give no TIMESTAMP, beside those
+/// of days ([`OF_DAYS`](crate::functions::zoned::OF_DAYS)).
 pub(super) const OF_CLOCKS: &[&str] = &["date_part", "hour", "minute", "second", "time_difference"];
 
 /// Aggregates and functions of windows.
