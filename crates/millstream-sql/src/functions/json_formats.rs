@@ -117,9 +117,10 @@ impl Formats {
 
     /// TIMESTAMPs in the session's zone.
     fn moments(&self, values: &ArrayRef) -> Result<ArrayRef> {
+        let utc = Zone::UTC;
         let (zone, id) = match &self.zone {
             Some((zone, id)) => (zone, id.as_str()),
-            None => (&Zone::UTC, "UTC"),
+            None => (&utc, "UTC"),
         };
         match &self.timestamp {
             Some(pattern) => texts(values, |us, out| pattern.write_in(us, (zone, id), out)),

@@ -9,7 +9,6 @@ use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike, Weekday};
 use datafusion::common::{Result, exec_err, plan_datafusion_err};
 
 use super::zone_letters::{self, WrittenZone};
-
 use crate::values::calendar::{DAY_US, SECOND_US, days_of, naive};
 use crate::values::zone::{Zone, zone_offset_us};
 
