@@ -27,14 +27,14 @@ pub(super) fn node(node: &LogicalPlan, zone: &str) -> Result<()> {
         LogicalPlan::Union(union) => {
             let of = |at: usize| union.schema.field(at).data_type();
             union.inputs.iter().all(|input| {
-                let fields = input.schema().fields().iter().enumerate();
-                fields.into_iter().all(|(at, field)| compares(field.data_type(), of(at)))
+                let mut fields = input.schema().fields().iter().enumerate();
+                fields.all(|(at, field)| compares(field.data_type(), of(at)))
             })
         }
         LogicalPlan::RecursiveQuery(query) => {
             let of = query.static_term.schema().fields().iter();
-            let pairs = of.zip(query.recursive_term.schema().fields());
-            pairs.into_iter().all(|(one, other)| compares(one.data_type(), other.data_type()))
+            let mut pairs = of.zip(query.recursive_term.schema().fields());
+            pairs.all(|(one, other)| compares(one.data_type(), other.data_type()))
         }
         LogicalPlan::Values(values) => {
             let mut all = true;
