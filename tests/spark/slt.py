@@ -7,7 +7,8 @@ Records after `onlyif millstream` are left out: there the answers differ on purp
 answers is a record after `onlyif spark`, or a comment says why Spark is not asked: `# Spark: another
 clock`. A record that has to fail says with which error: of `onlyif spark` in the record itself, of
 others in a comment `# Spark: CONDITION`, since the record has our words. Values are shown as
-`CAST(x AS STRING)` shows them. Ends with status 1 if an answer differs.
+`CAST(x AS STRING)` shows them, in the session's time zone, which a statement `SET TIME ZONE` changes
+for the rest of the file. Ends with status 1 if an answer differs.
 """
 
 import glob
@@ -134,7 +135,7 @@ def difference(spark, header, sql, expected, says):
     fails = words[1] == "error"
     try:
         if words[0] == "statement" and not fails:
-            spark.sql(as_view(sql))
+            spark.sql(sql if sql.startswith("SET ") else as_view(sql))
             return None
         types, rows = answer(spark, sql)
     except Exception as error:  # whatever Spark and Py4J raise
@@ -158,6 +159,8 @@ def main():
     spark.sparkContext.setLogLevel("OFF")
     different = run = 0
     for path in sys.argv[2:]:
+        # A file may have set another one.
+        spark.sql("SET TIME ZONE 'UTC'")
         for line, header, sql, expected, says in records(path):
             run += 1
             found = difference(spark, header, sql, expected, says)

@@ -168,6 +168,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "result_names",
             "progress",
             "spark_settings",
+            "setting_statements",
             "statements",
             "cache",
             "narrow_gaps",

@@ -23,6 +23,7 @@ mod narrow_gaps;
 pub mod progress;
 mod result_names;
 pub mod session;
+pub mod setting_statements;
 pub mod spark_settings;
 pub mod state;
 pub mod statements;

@@ -3,7 +3,8 @@
 //!
 //! A setting that changes how fast Spark computes has no effect here, whatever its value. One that
 //! changes what a query means can only have the value that ours has; those few of which both values
-//! are known here are in [`millstream_sql::query::settings`].
+//! are known here are in [`millstream_sql::query::settings`], and the session's time zone is a
+//! [`SessionZone`](millstream_sql::functions::SessionZone).
 
 /// Settings that change how Spark computes and not what, by how their names begin.
 const WITHOUT_EFFECT: &[&str] = &[
@@ -46,7 +47,6 @@ const FIXED: &[(&str, &str)] = &[
     ("spark.sql.optimizer.decorrelateSubqueryLegacyIncorrectCountHandling.enabled", "false"),
     ("spark.sql.orderByOrdinal", "true"),
     ("spark.sql.prioritizeOrdinalResolutionInSort.enabled", "true"),
-    ("spark.sql.session.timeZone", "UTC"),
     ("spark.sql.storeAssignmentPolicy", "ANSI"),
 ];
 
@@ -73,6 +73,11 @@ pub fn known(key: &str, value: &str) -> Option<Known> {
     Some(if is_same { Known::Fits } else { Known::Fixed(here) })
 }
 
+/// The only value of a setting that changes what a query means.
+pub fn value(key: &str) -> Option<&'static str> {
+    FIXED.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,7 +86,9 @@ mod tests {
     fn a_setting_can_have_the_value_that_it_has() {
         assert_eq!(known("spark.sql.ansi.enabled", "TRUE"), Some(Known::Fits));
         assert_eq!(known("spark.sql.ansi.enabled", "false"), Some(Known::Fixed("true")));
-        assert_eq!(known("spark.sql.session.timeZone", "'UTC'"), Some(Known::Fits));
+        assert_eq!(known("spark.sql.storeAssignmentPolicy", "'ansi'"), Some(Known::Fits));
+        assert_eq!(value("spark.sql.storeAssignmentPolicy"), Some("ANSI"));
+        assert_eq!(value("spark.sql.shuffle.partitions"), None);
         assert_eq!(known("spark.sql.adaptive.coalescePartitions.enabled", "1"), Some(Known::Fits));
         assert_eq!(known("spark.sql.shuffle.partitions", "8"), Some(Known::Fits));
         assert_eq!(known("spark.sql.shuffle.partitionsOfMine", "8"), None);

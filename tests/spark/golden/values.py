@@ -36,7 +36,8 @@ def shown(x, kind, numbers):
     if isinstance(kind, t.TimestampType):
         return f"unix_micros({x})"
     if isinstance(kind, t.TimestampNTZType):
-        return f"unix_micros(CAST({x} AS TIMESTAMP))"
+        # Not as a TIMESTAMP, which would depend on the session's time zone.
+        return shown(f"({x} - TIMESTAMP_NTZ'1970-01-01 00:00:00')", t.DayTimeIntervalType(), numbers)
     if isinstance(kind, t.BinaryType):
         return f"hex({x})"
     if isinstance(kind, t.YearMonthIntervalType):

@@ -75,6 +75,10 @@ fn unknown_start(cursor: &Cursor<'_>) -> Diagnostic {
         );
     }
     match word.as_str() {
+        "SET" if cursor.are_words(&["SET", "TIME", "ZONE"]) => refused(
+            "a pipeline has the time zone UTC",
+            "write from_utc_timestamp(ts, 'Europe/Berlin') for what the clocks of a zone show",
+        ),
         "SET" => refused(
             "SET has no effect on a pipeline",
             "put the setting into the OPTIONS of the table it is about",

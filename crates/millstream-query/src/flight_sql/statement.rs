@@ -14,6 +14,7 @@ use tonic::Status;
 
 use crate::error::QueryError;
 use crate::session::{PlannedQuery, QuerySession};
+use crate::setting_statements::Change;
 use crate::statements::{Statements, Step};
 
 /// How much of an error's text is sent: it travels in a header, whose length others limit.
@@ -68,7 +69,9 @@ pub(super) async fn plan(session: &QuerySession, text: &str) -> Result<Planned, 
     let mut session = session.clone();
     for step in before {
         match step {
-            Step::Set { key, value } => session.set(key, value)?,
+            Step::Setting(change) => {
+                session.apply(change)?;
+            }
             Step::Variable(statement) => session.change(&statements, statement).await?,
             _ => {
                 return Err(refused(
@@ -105,7 +108,13 @@ pub(super) async fn plan(session: &QuerySession, text: &str) -> Result<Planned, 
             Some(query) => Ok(Planned::Query(Box::new(query))),
             None => Err(refused("the statement has no rows", "write SELECT ... behind it")),
         },
-        Step::Set { .. } | Step::Variable(_) => Err(refused(
+        Step::Setting(change @ Change::Show(_)) => match session.apply(change)? {
+            Some([key, value]) => {
+                Ok(Planned::Known(columns(&[("key", vec![key]), ("value", vec![value])])?))
+            }
+            None => Err(refused("there is no such setting", "write SET key = value")),
+        },
+        Step::Setting(_) | Step::Variable(_) => Err(refused(
             "a setting and a variable last for one request",
             "write them in front of the query, separated by a semicolon",
         )),

@@ -19,6 +19,7 @@ use millstream_sql::types::field_type;
 use super::variables::{moved, span_of, wrong};
 use super::{PlannedQuery, QuerySession};
 use crate::error::QueryError;
+use crate::setting_statements::Change;
 use crate::statements::{Statements, Step};
 
 impl QuerySession {
@@ -89,6 +90,11 @@ impl QuerySession {
             Lexed::new(words).map_err(|found| moved(QueryError::Sql(found.into()), span))?;
         let filled = fill(&lexed, &given);
         let filled = filled.map_err(|found| moved(QueryError::Sql(found.into()), span))?;
+        if self.zones(text, statement.text.start).has_any_other() {
+            let message = "a view or a function that the statement sees was made when the \
+                           session's time zone was another one";
+            return Err(wrong(span, message, "make it again behind SET TIME ZONE"));
+        }
         let declared = text.declared_before(statement.text.start);
         let done = self.run_filled(filled, &declared, statement, span).await;
         done.map_err(|error| moved(error, span))
@@ -138,7 +144,13 @@ impl QuerySession {
         }
         match step {
             Step::Variable(statement) => self.change(inner, statement).await?,
-            Step::Set { key, value } => self.set(key, value)?,
+            Step::Setting(change) if change.zone().is_some() => {
+                let message = "EXECUTE IMMEDIATE sets no time zone";
+                return Err(wrong(span, message, "write SET TIME ZONE by itself"));
+            }
+            Step::Setting(change) if !matches!(change, Change::Show(_)) => {
+                self.apply(change)?;
+            }
             _ => {
                 let message = "EXECUTE IMMEDIATE runs a query, SET, or a statement about variables";
                 return Err(wrong(span, message, "write the statement by itself"));

@@ -1,11 +1,14 @@
 //! A session: settings, tables, and the way from a statement to rows.
 //!
-//! [`variables`] are what a session knows by DECLARE, and [`immediate`] runs statements that are
-//! texts.
+//! [`settings`] are changed by SET, [`variables`] are what a session knows by DECLARE,
+//! [`immediate`] runs statements that are texts, and rows are [`shown`] in the session's time zone.
 
 mod immediate;
+mod settings;
+mod shown;
 mod variables;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,41 +24,32 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use millstream_engine::failures::from_datafusion;
 use millstream_engine::plan::scanned_table::scans_in;
 use millstream_sql::diagnostic::Diagnostics;
-use millstream_sql::functions::{BatchClock, KeepsDigits, frozen, held};
+use millstream_sql::functions::{BatchClock, KeepsDigits, SessionZone, frozen, held};
 use millstream_sql::plan::logical::{blamed, to_logical};
 use millstream_sql::plan::optimize::optimize;
 use millstream_sql::query::prepare::{prepare, prepare_value};
 use millstream_sql::query::prepared::PreparedQuery;
+use millstream_sql::query::routines::declare::Routine;
 use millstream_sql::query::settings::Settings;
 use millstream_sql::query::variables::known::{Variable, function_of};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
-use url::Url;
 
 use crate::cluster::auto;
 use crate::cluster::client;
-use crate::cluster::error::ClusterError;
 use crate::cluster::in_process::InProcess;
 use crate::cluster::security::Security;
-use crate::cluster::settings::{
-    RemoteStages, cluster_config, option_key, remote_options, with_remote_options,
-};
+use crate::cluster::settings::{cluster_config, remote_options};
 use crate::error::QueryError;
 use crate::progress::Scans;
 use crate::result_names::{named, with_names};
-use crate::spark_settings::{self, Known};
 use crate::state::{Limits, session_state};
 use crate::statements::Statements;
 use crate::tables::buckets::may_be_told;
 use crate::tables::lake_table::LakeTable;
+use crate::tables::zones::Zones;
 use crate::tables::{Catalog, Names};
 use variables::Variables;
-
-/// The settings that there are.
-const SETTINGS: &str = "the settings are millstream.remote.stages, millstream.remote.spill, and \
-                        millstream.remote.attempts, timeout, max, here_bytes, scan_bytes and \
-                        group_by_bytes, which are whole \
-                        numbers";
 
 /// Queries, one after the other, over one catalog. A clone has settings and variables of its own.
 #[derive(Clone)]
@@ -65,11 +59,18 @@ pub struct QuerySession {
     state: SessionState,
     /// How queries are read from now on.
     settings: Settings,
+    /// The time zone, and whether it has always been UTC.
+    zone: SessionZone,
+    always_utc: bool,
     /// `HOST:PORT` of the coordinator that runs them, if they do not run here.
     coordinator: Option<String>,
     variables: Variables,
     /// The statements that declare the functions of the texts so far.
     declared: Vec<String>,
+    /// The names of these functions, and of those that were made in another time zone, in lower
+    /// case.
+    functions: BTreeSet<String>,
+    of_other_zones: BTreeSet<String>,
 }
 
 /// Tokens that rows are computed of.
@@ -85,6 +86,7 @@ pub struct PlannedQuery {
     /// The plan.
     pub plan: Arc<dyn ExecutionPlan>,
     state: SessionState,
+    zone: SessionZone,
     env: Env,
     coordinator: Option<String>,
     /// What the coordinator calls the query, since it ran there.
@@ -169,8 +171,19 @@ impl QuerySession {
     pub fn new(catalog: Arc<Catalog>, limits: &Limits, env: Env) -> Result<Self, QueryError> {
         let state = session_state(limits, &BatchClock::default())?;
         let (settings, variables) = (Settings::default(), Variables::default());
-        let declared = Vec::new();
-        Ok(Self { env, catalog, state, settings, coordinator: None, variables, declared })
+        Ok(Self {
+            env,
+            catalog,
+            state,
+            settings,
+            zone: SessionZone::default(),
+            always_utc: true,
+            coordinator: None,
+            variables,
+            declared: Vec::new(),
+            functions: BTreeSet::new(),
+            of_other_zones: BTreeSet::new(),
+        })
     }
 
     /// Has queries run on a cluster from now on, that of the coordinator at `address`.
@@ -187,46 +200,9 @@ impl QuerySession {
         *self.state.config_mut() = config;
     }
 
-    /// Changes a setting.
-    ///
-    /// # Errors
-    /// [`ClusterError::Setting`]: there is none of this name, or it cannot have this value.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), QueryError> {
-        self.variables.check_setting(key)?;
-        let refused =
-            |help| ClusterError::Setting { key: key.to_owned(), value: value.to_owned(), help };
-        match self.settings.set(key, value) {
-            Some(true) => return Ok(()),
-            Some(false) => return Err(refused("write 'true' or 'false'").into()),
-            None => {}
-        }
-        match spark_settings::known(key, value) {
-            Some(Known::Fits) => return Ok(()),
-            Some(Known::Fixed(here)) => {
-                let (key, value) = (key.to_owned(), value.to_owned());
-                return Err(ClusterError::FixedSetting { key, value, here }.into());
-            }
-            None => {}
-        }
-        let Some(name) = key.strip_prefix("millstream.remote.") else {
-            return Err(refused(SETTINGS).into());
-        };
-        let is_auto = value.trim().eq_ignore_ascii_case("auto");
-        if name == "stages" && !is_auto && RemoteStages::parse(value).is_none() {
-            let help = "write 'none', 'scan', 'group by', 'scan, group by' or 'auto'";
-            return Err(refused(help).into());
-        }
-        if name == "spill" && !value.is_empty() && Url::parse(value).is_err() {
-            return Err(refused("write the URL of a directory, as s3://BUCKET/DIRECTORY").into());
-        }
-        let config = with_remote_options(self.state.config().clone());
-        *self.state.config_mut() = config;
-        let options = self.state.config_mut().options_mut();
-        let help = match name {
-            "timeout" => "write a number of seconds, at most 604800, which is a week",
-            _ => SETTINGS,
-        };
-        options.set(&option_key(name), value).map_err(|_| refused(help).into())
+    /// The zone of a query that begins with a token of a text.
+    fn zones<'a>(&'a self, text: &'a Statements, at: usize) -> Zones<'a> {
+        Zones::new(&self.zone, (text, at), &self.of_other_zones, self.always_utc)
     }
 
     /// Takes over the variables of another session.
@@ -244,6 +220,14 @@ impl QuerySession {
 
     /// Keeps the functions that are there after a text for those behind it.
     pub fn keep_functions(&mut self, text: &Statements) {
+        let (others, same): (Vec<_>, Vec<_>) = {
+            let zones = self.zones(text, text.end());
+            text.last_functions().iter().partition(|routine| zones.has_other(routine))
+        };
+        let name = |routine: &Arc<Routine>| routine.name.text.to_lowercase();
+        let others: BTreeSet<String> = others.into_iter().map(name).collect();
+        self.functions = same.into_iter().map(name).chain(others.iter().cloned()).collect();
+        self.of_other_zones = others;
         self.declared = text.functions_after();
     }
 
@@ -287,15 +271,20 @@ impl QuerySession {
         let (Source::Query(tokens) | Source::Value(tokens)) = source;
         let views = text.views_at(tokens.start);
         let functions = text.functions_at(tokens.start);
-        let names = Names::new(&self.catalog, views, functions, variables, self.settings);
+        let zones = self.zones(text, tokens.start);
+        let names = Names::new(&self.catalog, views, functions, variables, self.settings, zones);
         let prepared = match source {
             Source::Query(query) => prepare(&text.lexed, std::slice::from_ref(query), &names)?,
             Source::Value(value) => prepare_value(&text.lexed, value, &names)?,
         };
+        names.check_zones(&prepared.reads).map_err(|found| QueryError::Sql(found.into()))?;
         let tables = tables(&names, &prepared).await?;
         let mut state = self.state_with(&tables)?;
         if !self.settings.digits_give_way {
             state.config_mut().options_mut().extensions.insert(KeepsDigits);
+        }
+        if !self.zone.is_utc() {
+            state.config_mut().options_mut().extensions.insert(self.zone.clone());
         }
         // A text is a literal of the query by now.
         let called = variables.iter().enumerate().filter(|(_, one)| one.text().is_none());
@@ -318,7 +307,8 @@ impl QuerySession {
         let plan = state.query_planner().create_physical_plan(&logical, &state).await;
         let plan = plan.map_err(from_datafusion)?;
         let (env, coordinator) = (self.env.clone(), self.coordinator.clone());
-        Ok(PlannedQuery { plan, state, env, coordinator, job: Mutex::default() })
+        let zone = self.zone.clone();
+        Ok(PlannedQuery { plan, state, zone, env, coordinator, job: Mutex::default() })
     }
 
     /// The session's state with these tables, and no others.

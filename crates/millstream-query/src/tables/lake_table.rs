@@ -30,6 +30,7 @@ use millstream_engine::api::snapshot::{DataFile, DataFiles, Snapshot};
 use millstream_engine::api::source::{Failure, StaticTable};
 use millstream_engine::failures::into_datafusion;
 use millstream_engine::plan::scanned_table::ScannedTable;
+use millstream_sql::functions::{SessionZone, holds_moment};
 use millstream_sql::query::file_metadata::{field_of, without_hidden};
 use object_store::ObjectMeta;
 use object_store::path::Path;
@@ -137,6 +138,7 @@ impl LakeTable {
         let hidden = hidden.map(|field| field.name().clone());
         let by_file: Vec<String> = found.partition_columns.iter().cloned().chain(hidden).collect();
         let columns = Columns::new(&self.schema, &by_file)?;
+        check_zone(&self.name, &columns, found, state)?;
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let wanted = projection.unwrap_or(&all);
         let Some(first) = found.files.first() else {
@@ -189,6 +191,27 @@ fn store_of(url: &str) -> Result<ObjectStoreUrl> {
 
 fn parse(url: &str) -> Result<Url> {
     Url::parse(url).map_err(|error| DataFusionError::External(Box::new(error)))
+}
+
+/// Refuses values of partitions that are TIMESTAMPs without a zone, in a session of another zone
+/// than UTC: Spark reads them in that.
+fn check_zone(name: &str, columns: &Columns, found: &DataFiles, state: &dyn Session) -> Result<()> {
+    let zone = state.config_options().extensions.get::<SessionZone>();
+    let Some(zone) = zone.filter(|zone| !zone.is_utc()) else { return Ok(()) };
+    let has_zone = |value: &str| value.ends_with('Z');
+    for at in 0..found.partition_columns.len() {
+        let is_moment =
+            columns.partitions.get(at).is_some_and(|field| holds_moment(field.data_type()));
+        let mut values = found.files.iter().filter_map(|file| file.partition_values.get(at));
+        if is_moment && values.any(|value| value.as_deref().is_some_and(|text| !has_zone(text))) {
+            return plan_err!(
+                "`{name}` has partitions of TIMESTAMPs without a zone, which are not read where \
+                 the session's time zone is {}; write SET TIME ZONE 'UTC'",
+                zone.name()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// A table's columns as scans have them: those in files first, then those of partitions.

@@ -4,6 +4,7 @@ pub mod buckets;
 mod file_metadata;
 pub mod lake_table;
 mod statistics;
+pub mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,8 +16,9 @@ use millstream_engine::api::connector::{Connector, FlowContext, Registry, Table}
 use millstream_engine::api::options::Options;
 use millstream_engine::pipeline::Pipeline;
 use millstream_sql::diagnostic::{Diagnostic, Span};
+use millstream_sql::functions::holds_moment;
 use millstream_sql::nearest::suggest;
-use millstream_sql::query::prepared::{NotThere, ReadMode, TableCatalog};
+use millstream_sql::query::prepared::{NotThere, ReadMode, TableCatalog, TableRead};
 use millstream_sql::query::routines::declare::Routine;
 use millstream_sql::query::settings::Settings;
 use millstream_sql::query::streams::AsOf;
@@ -28,6 +30,7 @@ use parking_lot::Mutex;
 use crate::error::QueryError;
 use crate::statements::View;
 use lake_table::LakeTable;
+use zones::Zones;
 
 /// The formats that a path may have in front of it: ``delta.`/lake/orders` ``.
 const FORMATS: &[&str] = &["delta", "parquet", "json", "csv", "text"];
@@ -124,6 +127,7 @@ pub struct Names<'a> {
     functions: &'a [Arc<Routine>],
     variables: &'a [Arc<Variable>],
     settings: Settings,
+    zones: Zones<'a>,
     /// By just that name: paths differ in case.
     found: Mutex<BTreeMap<String, Known>>,
 }
@@ -136,8 +140,35 @@ impl<'a> Names<'a> {
         functions: &'a [Arc<Routine>],
         variables: &'a [Arc<Variable>],
         settings: Settings,
+        zones: Zones<'a>,
     ) -> Self {
-        Self { catalog, views, functions, variables, settings, found: Mutex::default() }
+        let found = Mutex::default();
+        Self { catalog, views, functions, variables, settings, zones, found }
+    }
+
+    /// Refuses what was made in another zone than that of the session, whose words would mean
+    /// something else now, and tables whose TIMESTAMPs are texts.
+    ///
+    /// # Errors
+    /// The query reads or calls such a thing.
+    pub fn check_zones(&self, reads: &[TableRead]) -> Result<(), Diagnostic> {
+        self.zones.check_made()?;
+        if self.zones.zone.is_utc() {
+            return Ok(());
+        }
+        let has_texts = |read: &&TableRead| {
+            let mut fields = read.schema.fields().iter();
+            !self.has_files(&read.table) && fields.any(|field| holds_moment(field.data_type()))
+        };
+        let Some(read) = reads.iter().find(has_texts) else { return Ok(()) };
+        let message = format!(
+            "the TIMESTAMPs of `{}` are texts that are read in UTC, and the session's time zone is \
+             {}",
+            read.table,
+            self.zones.zone.name()
+        );
+        let help = "declare these columns as STRING and cast them, or write SET TIME ZONE 'UTC'";
+        Err(Diagnostic::at(read.span, message).help(help))
     }
 
     fn known(&self, name: &str) -> Option<Known> {
@@ -227,7 +258,7 @@ impl TableCatalog for Names<'_> {
         }
         let (key, value) = match when {
             AsOf::Version(version) => ("versionAsOf", version.to_string()),
-            AsOf::Timestamp(text) => ("timestampAsOf", text.clone()),
+            AsOf::Timestamp(text) => ("timestampAsOf", self.zones.in_utc(text)),
         };
         known.table.name = format!("{table} {key} {value}");
         known.table.options.set(key, value);
@@ -236,7 +267,9 @@ impl TableCatalog for Names<'_> {
 
     fn view(&self, name: &str) -> Option<Range<usize>> {
         let is_meant = |view: &&View| view.name.text.eq_ignore_ascii_case(name);
-        self.views.iter().rev().find(is_meant).map(|view| view.query.clone())
+        let view = self.views.iter().rev().find(is_meant)?;
+        self.zones.see_view(view);
+        Some(view.query.clone())
     }
 
     fn has_files(&self, table: &str) -> bool {
@@ -257,7 +290,9 @@ impl TableCatalog for Names<'_> {
 
     fn function(&self, name: &str) -> Option<Arc<Routine>> {
         let is_meant = |known: &&Arc<Routine>| known.name.text.eq_ignore_ascii_case(name);
-        self.functions.iter().find(is_meant).cloned()
+        let routine = self.functions.iter().find(is_meant)?;
+        self.zones.see_function(routine);
+        Some(Arc::clone(routine))
     }
 
     fn variables(&self) -> &[Arc<Variable>] {

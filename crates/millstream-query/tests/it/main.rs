@@ -8,4 +8,5 @@ mod local;
 mod remote;
 mod security;
 mod settings_of_spark;
+mod time_zones;
 mod variables;

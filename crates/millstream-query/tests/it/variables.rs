@@ -26,11 +26,11 @@ async fn lines(planned: PlannedQuery) -> Result<Vec<String>, QueryError> {
 }
 
 /// What the last query of a text gives, after all that stands before it.
-async fn run(session: &mut QuerySession, text: &str) -> Result<Vec<String>, QueryError> {
+pub async fn run(session: &mut QuerySession, text: &str) -> Result<Vec<String>, QueryError> {
     run_statements(session, &Statements::parse(text)?).await
 }
 
-async fn run_statements(
+pub async fn run_statements(
     session: &mut QuerySession,
     statements: &Statements,
 ) -> Result<Vec<String>, QueryError> {
@@ -44,7 +44,7 @@ async fn run_statements(
                     found = lines(planned).await?;
                 }
             }
-            Step::Set { key, value } => session.set(key, value)?,
+            Step::Setting(change) => drop(session.apply(change)?),
             Step::Describe { query, span } => {
                 let schema = session.describe(statements, query, *span).await?;
                 found = schema.fields().iter().map(|field| field.name().clone()).collect();
@@ -55,7 +55,7 @@ async fn run_statements(
     Ok(found)
 }
 
-fn shown(error: QueryError) -> String {
+pub fn shown(error: QueryError) -> String {
     match error {
         QueryError::Sql(found) => found.to_string(),
         QueryError::Failure(failure) => failure.to_string(),

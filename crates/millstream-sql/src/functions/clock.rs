@@ -166,5 +166,15 @@ fn frozen_expr(expr: Expr, us: i64) -> Result<Transformed<Expr>> {
     Ok(Transformed::yes(Expr::Literal(value, None)))
 }
 
+/// A reading of the same clock as a TIMESTAMP, in the place of one that depends on the session's
+/// time zone; `None` where `function` is none of those.
+pub(super) fn moment_read(function: &ScalarUDF) -> Option<Arc<ScalarUDF>> {
+    let current = function.inner().downcast_ref::<Current>()?;
+    let is_local = matches!(current.reading, Reading::LocalTimestamp | Reading::Date);
+    let (name, reading) = ("current_timestamp", Reading::Timestamp);
+    let moment = Current { name, aliases: vec!["now".to_owned()], reading, ..current.clone() };
+    is_local.then(|| Arc::new(ScalarUDF::from(moment)))
+}
+
 /// What `unix_timestamp()` without arguments is planned as.
 pub(super) const CURRENT_SECONDS: &str = "current_unix_timestamp";

@@ -5,7 +5,7 @@ use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float64Type, Int32Type, Int64Type, TimeUnit,
     TimestampMicrosecondType,
 };
-use chrono::{Datelike, NaiveDateTime, Timelike};
+use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike};
 use datafusion::common::{Result, exec_err, plan_err};
 
 use super::define::{
@@ -21,7 +21,7 @@ use crate::values::calendar::{
 use Param::{Any, AnyTime, Date, Int, Long, Text, Timestamp};
 
 /// What `unix_timestamp` and `from_unixtime` use if no pattern is given.
-const DEFAULT_PATTERN: &str = "yyyy-MM-dd HH:mm:ss";
+pub(crate) const DEFAULT_PATTERN: &str = "yyyy-MM-dd HH:mm:ss";
 
 macro_rules! part {
     ($name:literal, $aliases:expr, $part:expr) => {
@@ -309,7 +309,7 @@ fn date_trunc(args: &Arguments) -> Result<ArrayRef> {
 }
 
 /// The beginning of the unit that `us` is in; `None` for an unknown unit, as in Spark.
-fn truncated(unit: &str, us: i64) -> Option<i64> {
+pub(super) fn truncated(unit: &str, us: i64) -> Option<i64> {
     let fixed = |unit_us: i64| Some(us - us.rem_euclid(unit_us));
     let date = naive(us)?.date();
     let first_of = |month: u32| days_of(i64::from(date.year()), month, 1);
@@ -356,19 +356,22 @@ fn months_between(args: &Arguments) -> Result<ArrayRef> {
         let round = round.as_ref().map_or(Some(true), |round| round.get(row));
         let times = (left.get(row).and_then(naive), right.get(row).and_then(naive), round);
         let (Some(left), Some(right), Some(round)) = times else { return Ok(None) };
-        let months = months_apart(left, right);
-        Ok(Some(if round { (months * 1e8).round() / 1e8 } else { months }))
+        let of_day = |time: NaiveDateTime| (time.date(), time.num_seconds_from_midnight());
+        Ok(Some(months_apart(of_day(left), of_day(right), round)))
     })
 }
 
-fn months_apart(left: NaiveDateTime, right: NaiveDateTime) -> f64 {
+/// The months between two times: each a date, and the seconds since that began.
+pub(super) fn months_apart(left: (NaiveDate, u32), right: (NaiveDate, u32), round: bool) -> f64 {
+    let ((left, left_seconds), (right, right_seconds)) = (left, right);
     let months = (left.year() - right.year()) * 12 + left.month() as i32 - right.month() as i32;
-    let is_last = |time: NaiveDateTime| time.date().succ_opt().is_some_and(|next| next.day() == 1);
+    let is_last = |date: NaiveDate| date.succ_opt().is_some_and(|next| next.day() == 1);
     if left.day() == right.day() || (is_last(left) && is_last(right)) {
         return f64::from(months);
     }
-    let seconds = |time: NaiveDateTime| {
-        f64::from(time.day()) * 86_400.0 + f64::from(time.num_seconds_from_midnight())
-    };
-    f64::from(months) + (seconds(left) - seconds(right)) / (31.0 * 86_400.0)
+    let seconds =
+        |date: NaiveDate, of_day: u32| f64::from(date.day()) * 86_400.0 + f64::from(of_day);
+    let apart = seconds(left, left_seconds) - seconds(right, right_seconds);
+    let months = f64::from(months) + apart / (31.0 * 86_400.0);
+    if round { (months * 1e8).round() / 1e8 } else { months }
 }

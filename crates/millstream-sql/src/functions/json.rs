@@ -19,6 +19,7 @@ use super::define::{
 };
 use super::json_formats::Formats;
 use super::types::schema_of;
+use super::zones;
 use crate::json::{self, DecodeOptions, Decoder, EncodeOptions, ParseMode, Path, Readers};
 use crate::types::spark_type;
 
@@ -29,6 +30,20 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("json_object_keys", &[Param::Text], returns_texts, json_object_keys),
     Function::new("json_member", &[Param::Any, Param::Any], returns_member, json_member),
 ];
+
+/// `to_json` with options or NULL, in a session of the zone that the last argument names.
+pub(crate) const TO_JSON_IN_ZONE: &str = "__to_json_in_zone";
+
+/// Functions of sessions whose time zone is not UTC.
+pub(super) const IN_ZONE: &[Function] = &[Function::new(
+    TO_JSON_IN_ZONE,
+    &[Param::Any, Param::Any, Param::Text],
+    returns_json,
+    |args| {
+        let (zone, id) = zones::of_last_argument(args)?;
+        written(args, Formats::in_zone(zone, id))
+    },
+)];
 
 fn returns_json(args: &[DataType]) -> Result<DataType> {
     match &args[0] {
@@ -45,8 +60,13 @@ fn returns_json(args: &[DataType]) -> Result<DataType> {
 }
 
 fn to_json(args: &Arguments) -> Result<ArrayRef> {
-    let (mut options, mut formats) = (EncodeOptions::default(), Formats::default());
-    if args.len() > 1 {
+    written(args, Formats::default())
+}
+
+/// Argument 0 as JSON, with the options in argument 1, if there are any.
+fn written(args: &Arguments, mut formats: Formats) -> Result<ArrayRef> {
+    let mut options = EncodeOptions::default();
+    if args.len() > 1 && !args.data_type(1).is_null() {
         for (key, value) in entries(args.array(1).0)? {
             if formats.set(&key, &value)? {
                 continue;
@@ -138,19 +158,30 @@ fn json_object_keys(args: &Arguments) -> Result<ArrayRef> {
 /// `from_json(text, schema[, options])`; the type is in the schema, which must be a literal.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct FromJson {
+    /// Whether the last argument is the zone of the session.
+    has_zone: bool,
     signature: Signature,
 }
 
 impl FromJson {
     pub fn udf() -> Arc<ScalarUDF> {
+        Self::of(false)
+    }
+
+    /// The function of sessions whose time zone is not UTC.
+    pub fn in_zone() -> Arc<ScalarUDF> {
+        Self::of(true)
+    }
+
+    fn of(has_zone: bool) -> Arc<ScalarUDF> {
         let signature = Signature::user_defined(Volatility::Immutable);
-        Arc::new(ScalarUDF::from(Self { signature }))
+        Arc::new(ScalarUDF::from(Self { has_zone, signature }))
     }
 }
 
 impl ScalarUDFImpl for FromJson {
     fn name(&self) -> &str {
-        "from_json"
+        if self.has_zone { "__from_json_in_zone" } else { "from_json" }
     }
 
     fn signature(&self) -> &Signature {
@@ -159,6 +190,7 @@ impl ScalarUDFImpl for FromJson {
 
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match given {
+            _ if self.has_zone => Ok(given.to_vec()),
             [_, _] => Ok(vec![DataType::Utf8, DataType::Utf8]),
             [_, _, options] => Ok(vec![DataType::Utf8, DataType::Utf8, options.clone()]),
             _ => plan_err!("from_json takes text, a schema and perhaps options"),
@@ -194,15 +226,22 @@ impl ScalarUDFImpl for FromJson {
         if schema != DataType::Utf8 {
             return internal_err!("the schema of from_json is text");
         }
-        call(&args, from_json)
+        call(&args, |args| match self.has_zone {
+            true => {
+                let (zone, id) = zones::of_last_argument(args)?;
+                from_json(args, args.len() - 1, Formats::in_zone(zone, id))
+            }
+            false => from_json(args, args.len(), Formats::default()),
+        })
     }
 }
 
-fn from_json(args: &Arguments) -> Result<ArrayRef> {
+/// Reads argument 0; `count` arguments are those of `from_json`.
+fn from_json(args: &Arguments, count: usize, formats: Formats) -> Result<ArrayRef> {
     let texts = &without_blank(args.array(0).0.as_string::<i32>());
-    let (mode, readers) = match args.len() {
-        2 => (ParseMode::Permissive, Readers::default()),
-        _ => read_options(args.array(2).0)?,
+    let (mode, readers) = match count {
+        2 => (ParseMode::Permissive, formats.readers()),
+        _ => read_options(args.array(2).0, formats)?,
     };
     let failed = |error| DataFusionError::External(Box::new(error));
     let DataType::Struct(fields) = &args.returns else {
@@ -258,8 +297,8 @@ fn decoder(schema: &Schema, mode: ParseMode, readers: Readers) -> Result<Decoder
         .map_err(|error| plan_datafusion_err!("from_json: {error}"))
 }
 
-fn read_options(options: &ArrayRef) -> Result<(ParseMode, Readers)> {
-    let (mut mode, mut formats) = (ParseMode::Permissive, Formats::default());
+fn read_options(options: &ArrayRef, mut formats: Formats) -> Result<(ParseMode, Readers)> {
+    let mut mode = ParseMode::Permissive;
     for (key, value) in entries(options)? {
         if formats.set(&key, &value)? {
             continue;

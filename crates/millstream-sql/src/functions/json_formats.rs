@@ -3,6 +3,7 @@
 //!
 //! What is written becomes text before it becomes JSON, in which it is a string anyhow.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use arrow::array::builder::StringBuilder;
@@ -13,9 +14,11 @@ use datafusion::common::{Result, exec_err};
 
 use super::define::within_column;
 use super::time_pattern::TimePattern;
+use super::zone_letters::{self, WrittenZone};
 use crate::json::{Reader, Readers};
 use crate::types::{is_variant, spark_type};
-use crate::values::calendar::DAY_US;
+use crate::values::calendar::{DAY_US, parse_timestamp_in, write_date_time};
+use crate::values::zone::Zone;
 
 /// The letters of what a DATE does not have, a TIME, and a TIMESTAMP_NTZ.
 const NOT_OF_DATE: &str = "HhKkmsSaXxZzVO";
@@ -25,6 +28,8 @@ const NOT_OF_LOCAL: &str = "XxZzVO";
 /// The patterns; where there is none, the usual form.
 #[derive(Default)]
 pub(super) struct Formats {
+    /// The session's time zone and its name, if that is not UTC.
+    zone: Option<(Zone, String)>,
     date: Option<TimePattern>,
     time: Option<TimePattern>,
     timestamp: Option<TimePattern>,
@@ -32,6 +37,11 @@ pub(super) struct Formats {
 }
 
 impl Formats {
+    /// The usual forms in a session of a zone, which is called `id`.
+    pub fn in_zone(zone: Zone, id: String) -> Self {
+        Self { zone: Some((zone, id)), ..Self::default() }
+    }
+
     /// Takes an option, whose name is in lower case; false if it is none of these.
     ///
     /// # Errors
@@ -53,8 +63,8 @@ impl Formats {
     }
 
     fn is_empty(&self) -> bool {
-        let Self { date, time, timestamp, timestamp_ntz } = self;
-        [date, time, timestamp, timestamp_ntz].into_iter().all(Option::is_none)
+        let Self { zone, date, time, timestamp, timestamp_ntz } = self;
+        zone.is_none() && [date, time, timestamp, timestamp_ntz].into_iter().all(Option::is_none)
     }
 
     /// The patterns for reading.
@@ -62,10 +72,19 @@ impl Formats {
         let reader = |pattern: Option<TimePattern>| {
             pattern.map(|pattern| Reader::new(move |text: &str| pattern.read(text)))
         };
+        let timestamp = match (self.zone, self.timestamp) {
+            (None, pattern) => reader(pattern),
+            (Some((zone, _)), Some(pattern)) => {
+                Some(Reader::new(move |text: &str| pattern.read_in(text, &zone)))
+            }
+            (Some((zone, _)), None) => {
+                Some(Reader::new(move |text: &str| parse_timestamp_in(text, &zone)))
+            }
+        };
         Readers {
             date: reader(self.date),
             time: reader(self.time),
-            timestamp: reader(self.timestamp),
+            timestamp,
             timestamp_ntz: reader(self.timestamp_ntz),
         }
     }
@@ -78,6 +97,7 @@ impl Formats {
         let pattern = match values.data_type() {
             DataType::Date32 => self.date.as_ref(),
             DataType::Time64(_) => self.time.as_ref(),
+            DataType::Timestamp(_, Some(_)) if self.zone.is_some() => return self.moments(values),
             DataType::Timestamp(_, Some(_)) => self.timestamp.as_ref(),
             DataType::Timestamp(_, None) => self.timestamp_ntz.as_ref(),
             DataType::List(item) => return self.list(values.as_list::<i32>(), item),
@@ -90,8 +110,21 @@ impl Formats {
             _ => None,
         };
         match pattern {
-            Some(pattern) => texts(values, pattern),
+            Some(pattern) => texts(values, |us, out| Ok(pattern.write(us, out))),
             None => Ok(Arc::clone(values)),
+        }
+    }
+
+    /// TIMESTAMPs in the session's zone.
+    fn moments(&self, values: &ArrayRef) -> Result<ArrayRef> {
+        let utc = Zone::UTC;
+        let (zone, id) = match &self.zone {
+            Some((zone, id)) => (zone, id.as_str()),
+            None => (&utc, "UTC"),
+        };
+        match &self.timestamp {
+            Some(pattern) => texts(values, |us, out| pattern.write_in(us, (zone, id), out)),
+            None => texts(values, |us, out| Ok(write_usual(us, (zone, id), out))),
         }
     }
 
@@ -125,12 +158,23 @@ impl Formats {
     }
 }
 
+/// Appends milliseconds and the offset, `2026-01-31T12:00:00.000+01:00`; false where that is not
+/// known.
+fn write_usual(us: i64, (zone, id): (&Zone, &str), out: &mut String) -> bool {
+    let Some(offset_us) = zone.offset_at(us) else { return false };
+    let Some(local) = us.checked_add(offset_us) else { return false };
+    let fraction = write_date_time(local, 'T', out);
+    let _ = write!(out, ".{:03}", fraction / 1000);
+    zone_letters::write('X', 3, WrittenZone { id, offset_us }, out);
+    true
+}
+
 /// A field for values that have become others.
 fn of_type(field: &FieldRef, values: &ArrayRef) -> Field {
     field.as_ref().clone().with_data_type(values.data_type().clone())
 }
 
-fn texts(values: &ArrayRef, pattern: &TimePattern) -> Result<ArrayRef> {
+fn texts(values: &ArrayRef, write: impl Fn(i64, &mut String) -> Result<bool>) -> Result<ArrayRef> {
     let mut out = StringBuilder::new();
     let (mut text, mut total) = (String::new(), 0);
     for us in &microseconds(values)? {
@@ -139,7 +183,7 @@ fn texts(values: &ArrayRef, pattern: &TimePattern) -> Result<ArrayRef> {
             out.append_null();
             continue;
         };
-        if !pattern.write(us, &mut text) {
+        if !write(us, &mut text)? {
             return exec_err!("{us} microseconds since 1970 are in no calendar");
         }
         within_column(&mut total, text.len())?;

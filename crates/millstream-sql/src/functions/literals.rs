@@ -72,6 +72,8 @@ fn no_operator(op: Operator) -> Option<Unusable> {
 
 fn problem(call: &ScalarFunction, schema: &DFSchema) -> Option<Unusable> {
     let function = call.name();
+    let plain = function.strip_prefix("__").and_then(|name| name.strip_suffix("_in_zone"));
+    let function = plain.unwrap_or(function);
     let literal = text(call.args.get(1)?)?;
     let pattern_of_time = |literal: &str| TimePattern::parse(literal).map(|_| ());
     let read: fn(&str) -> Result<()> = match function {

@@ -17,7 +17,8 @@ use datafusion::logical_expr::{
 use super::datetime::civil;
 use super::define::{Arguments, Function, Param, call, known_by_name, returns_timestamp};
 use crate::types::{TIME, spark_type, timestamp};
-use crate::values::calendar::{DAY_US, SECOND_US, zone_offset_us};
+use crate::values::calendar::{DAY_US, SECOND_US};
+use crate::values::zone::zone_offset_us;
 
 use Param::{Any, Double, Int, Text};
 

@@ -1,5 +1,5 @@
 //! The SQL functions and operators of a query, with Spark's semantics: ANSI mode on, session time
-//! zone UTC.
+//! zone UTC. For sessions of another zone some have another form ([`zoned`]).
 //!
 //! Three layers, each over the one before: what DataFusion brings, what `datafusion-spark` brings,
 //! and what is here because both differ from Spark or lack it. `docs/reference/functions.md` says
@@ -69,6 +69,7 @@ pub(crate) mod records;
 mod regex;
 pub(crate) mod rules;
 mod sequences;
+mod session_zone;
 pub(crate) mod sessions;
 mod set_operations;
 mod sketches;
@@ -89,6 +90,8 @@ pub(crate) mod variants;
 mod vectors;
 pub mod windows;
 mod xpath;
+mod zone_letters;
+pub(crate) mod zoned;
 mod zones;
 
 #[cfg(test)]
@@ -108,6 +111,8 @@ pub(crate) use elements::known_as;
 pub use held::held;
 pub use inserted::Inserted;
 pub(crate) use listed::LISTED;
+pub use session_zone::SessionZone;
+pub use zoned::{holds_moment, recorded_in, recorded_schema, shown_in};
 
 use crate::types::planner::SparkTypes;
 
@@ -235,6 +240,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     functions.extend(variant_get::functions());
     functions.extend(coerced::functions());
     functions.extend(collated::functions());
+    functions.extend(zoned::functions());
     functions.extend(scalar_aliases());
     functions
 }

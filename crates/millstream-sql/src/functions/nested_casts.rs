@@ -9,8 +9,6 @@ use datafusion::common::{Result, internal_err};
 
 /// Whether a value of one type is cast to another by Spark's rules and not by Arrow's.
 type IsSparks = fn(&DataType, &DataType) -> bool;
-/// Casts values, of which those that cannot be cast are errors if it is strict.
-type Cast = fn(&ArrayRef, &DataType, bool) -> Result<ArrayRef>;
 
 /// Whether a part of such a value is cast by Spark's rules and not by Arrow's.
 pub(super) fn casts(from: &DataType, to: &DataType, is_sparks: IsSparks) -> bool {
@@ -44,12 +42,13 @@ fn is_another_order(from: &Fields, to: &Fields) -> bool {
     from == to
 }
 
-/// Does the casts that [`casts`] accepts.
+/// Does the casts that [`casts`] accepts. Parts are cast by `cast`: those that cannot be cast are
+/// errors if it is strict.
 pub(super) fn cast_nested(
     values: &ArrayRef,
     to: &DataType,
     strict: bool,
-    cast: Cast,
+    cast: impl Fn(&ArrayRef, &DataType, bool) -> Result<ArrayRef>,
 ) -> Result<ArrayRef> {
     Ok(match (values.data_type(), to) {
         (DataType::List(_), DataType::List(item)) => {

@@ -19,7 +19,7 @@ use super::failing::can_fail;
 use super::operators::checked;
 use super::{
     argument_rules, cast_rules, common_types, decimals, grouping_keys, interval_casts,
-    interval_literals, outer_types, set_operations,
+    interval_literals, outer_types, set_operations, zoned,
 };
 use crate::types::INTERVAL_FIELDS;
 
@@ -45,7 +45,8 @@ impl AnalyzerRule for SparkLiterals {
             plan => {
                 let plan = rewrite(plan, |expr, schema| {
                     let literal = interval_literals::literal(literal(expr)?)?;
-                    let taken = argument_rules::taken(literal, schema)?;
+                    let local = zoned::local(literal, schema, options)?;
+                    let taken = argument_rules::taken(local, schema)?;
                     let exact = common_types::rewritten(taken, schema)?;
                     Ok(Transformed::yes(decimals::as_wanted(exact, options)))
                 })?;

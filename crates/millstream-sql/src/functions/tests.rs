@@ -13,9 +13,8 @@ use super::time_pattern::TimePattern;
 use super::types::schema_of;
 use crate::session::session;
 use crate::types::spark_type;
-use crate::values::calendar::{
-    civil_of, days_of, parse_timestamp, write_timestamp, zone_offset_us,
-};
+use crate::values::calendar::{civil_of, days_of, parse_timestamp, write_timestamp};
+use crate::values::zone::zone_offset_us;
 
 #[tokio::test]
 async fn one_plan_reads_the_time_of_every_micro_batch() {

@@ -1,14 +1,16 @@
 //! Java's patterns for dates and times, `yyyy-MM-dd HH:mm:ss`, to write and to read.
 //!
-//! The letters are those that Spark admits. The session's time zone is UTC, so writing a zone
-//! always writes UTC; reading takes the zone that stands in the text.
+//! The letters are those that Spark admits. Where nothing else is said the session's time zone is
+//! UTC: writing a zone writes that; reading takes the zone that stands in the text.
 
 use std::fmt::Write;
 
 use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike, Weekday};
-use datafusion::common::{Result, plan_datafusion_err};
+use datafusion::common::{Result, exec_err, plan_datafusion_err};
 
-use crate::values::calendar::{DAY_US, SECOND_US, days_of, naive, zone_offset_us};
+use super::zone_letters::{self, WrittenZone};
+use crate::values::calendar::{DAY_US, SECOND_US, days_of, naive};
+use crate::values::zone::{Zone, zone_offset_us};
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -91,21 +93,44 @@ impl TimePattern {
     /// Appends a timestamp. False, and nothing certain appended, if it is out of the calendar.
     pub fn write(&self, us: i64, out: &mut String) -> bool {
         let Some(time) = naive(us) else { return false };
-        write_items(&self.items, time, out);
+        write_items(&self.items, time, None, out);
         true
+    }
+
+    /// Appends a timestamp as the clocks of `zone` show it, which Java calls `id`. False, and
+    /// nothing certain appended, if it is out of the calendar.
+    ///
+    /// # Errors
+    /// The pattern asks for a name of the zone that is not known.
+    pub fn write_in(&self, us: i64, (zone, id): (&Zone, &str), out: &mut String) -> Result<bool> {
+        if let Some(letter) = self.first_of(zone_letters::UNKNOWN) {
+            return exec_err!(
+                "the letter {letter} of a pattern writes a name of the zone {id}, which is not \
+                 known here; write VV, its identifier, or XXX, its offset"
+            );
+        }
+        let Some(offset_us) = zone.offset_at(us) else { return Ok(false) };
+        let Some(time) = us.checked_add(offset_us).and_then(naive) else { return Ok(false) };
+        write_items(&self.items, time, Some(WrittenZone { id, offset_us }), out);
+        Ok(true)
     }
 
     /// Reads a timestamp, in microseconds; `None` if `text` does not follow the pattern.
     pub fn read(&self, text: &str) -> Option<i64> {
-        self.fields(text)?.resolve()
+        self.read_in(text, &Zone::UTC)
+    }
+
+    /// Reads a timestamp as [`Self::read`] does; `session` is the zone of a text without one.
+    pub fn read_in(&self, text: &str, session: &Zone) -> Option<i64> {
+        self.fields(text)?.resolve(session)
     }
 
     /// Reads what a clock showed, whatever zone stands beside it.
     pub fn read_clock(&self, text: &str) -> Option<i64> {
         let fields = self.fields(text)?;
         // A text with a zone that there is not is none of a time.
-        fields.clone().resolve()?;
-        Fields { zone: None, ..fields }.resolve()
+        fields.clone().resolve(&Zone::UTC)?;
+        Fields { zone: None, ..fields }.resolve(&Zone::UTC)
     }
 
     /// The first of its letters that is one of `letters`.
@@ -161,12 +186,21 @@ fn is_known(letter: char, count: usize) -> bool {
         && (letter != 'O' || count != 2 && count != 3)
 }
 
-fn write_items(items: &[Item], time: NaiveDateTime, out: &mut String) {
+/// Appends what the clocks of a zone show; without one those of UTC.
+fn write_items(
+    items: &[Item],
+    time: NaiveDateTime,
+    zone: Option<WrittenZone<'_>>,
+    out: &mut String,
+) {
     for item in items {
-        match item {
-            Item::Text(text) => out.push_str(text),
-            Item::Optional(items) => write_items(items, time, out),
-            Item::Field(letter, count) => write_field(*letter, *count, time, out),
+        match (item, zone) {
+            (Item::Text(text), _) => out.push_str(text),
+            (Item::Optional(items), _) => write_items(items, time, zone, out),
+            (Item::Field(letter, count), Some(zone)) if zone_letters::ALL.contains(*letter) => {
+                zone_letters::write(*letter, *count, zone, out);
+            }
+            (Item::Field(letter, count), _) => write_field(*letter, *count, time, out),
         }
     }
 }
@@ -271,7 +305,8 @@ struct Fields {
 }
 
 impl Fields {
-    fn resolve(self) -> Option<i64> {
+    /// The moment; without a zone of its own that of `session`.
+    fn resolve(self, session: &Zone) -> Option<i64> {
         let year = self.year.unwrap_or(1970);
         let days = match self.day_of_year {
             Some(day) => {
@@ -303,7 +338,8 @@ impl Fields {
         let local = i64::from(days).checked_mul(DAY_US)?;
         let local = local.checked_add(seconds * SECOND_US + self.fraction_us)?;
         match self.zone.as_deref() {
-            None | Some("" | "Z" | "UTC" | "GMT") => Some(local),
+            None => session.moment_of(local),
+            Some("" | "Z" | "UTC" | "GMT") => Some(local),
             Some(zone) => local.checked_sub(zone_offset_us(zone, local)?),
         }
     }

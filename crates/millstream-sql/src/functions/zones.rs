@@ -1,12 +1,13 @@
 //! `to_utc_timestamp`, `from_utc_timestamp` and `convert_timezone`: the clock of a zone, shown as
 //! if it were that of another one.
 
-use arrow::array::ArrayRef;
+use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 
 use super::define::{Arguments, Function, Param, returns_timestamp};
-use crate::values::calendar::{zone_offset_of_utc_us, zone_offset_us};
+use super::zone_letters::id_of;
+use crate::values::zone::{Zone, zone_offset_of_utc_us, zone_offset_us};
 
 use Param::{Text, Timestamp};
 
@@ -75,8 +76,21 @@ pub(super) fn check(zone: &str) -> Result<()> {
     zone_offset_us(long_name(zone), 0).map(|_| ()).ok_or_else(|| unknown(zone))
 }
 
+/// The zone of a name, as [`check`] takes it.
+pub(super) fn named(zone: &str) -> Result<Zone> {
+    Zone::named(long_name(zone)).ok_or_else(|| unknown(zone))
+}
+
+/// The zone that the last argument of a call names, and what Java calls it.
+pub(super) fn of_last_argument(args: &Arguments) -> Result<(Zone, String)> {
+    let at = args.len() - 1;
+    let name = if args.array(at).0.is_empty() { None } else { args.text(at).get(0) };
+    let name = long_name(name.unwrap_or("UTC"));
+    Ok((named(name)?, id_of(name)))
+}
+
 /// What Java takes three letters for (`ZoneId.SHORT_IDS`).
-fn long_name(zone: &str) -> &str {
+pub(super) fn long_name(zone: &str) -> &str {
     match zone {
         "ACT" => "Australia/Darwin",
         "AET" => "Australia/Sydney",

@@ -9,10 +9,10 @@ use futures::FutureExt;
 
 use super::{
     blame, checks, collations, grouping_sets, key_forms, lateral, recursion, subqueries, variants,
-    windows, zeros,
+    windows, zeros, zones,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::functions::{literals, random};
+use crate::functions::{SessionZone, literals, random};
 use crate::plan::optimize;
 use crate::query::prepared::{PreparedQuery, STREAM_PREFIX};
 
@@ -74,6 +74,8 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     recursion::check_types(&plan, state)?;
     let plan = optimize::analyze(state, plan)?;
     variants::check(&plan, reads_stream)?;
+    let zone = state.config_options().extensions.get::<SessionZone>();
+    let plan = zones::in_session(plan, zone, reads_stream)?;
     let plan = grouping_sets::without_empty(plan, reads_stream)?;
     let plan = zeros::equal(key_forms::equal(plan, reads_stream)?, reads_stream)?;
     windows::lower(plan, reads_stream)

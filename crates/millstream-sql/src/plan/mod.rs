@@ -5,10 +5,10 @@
 //! joins of subqueries ([`lateral`], [`subqueries`]), and columns of windows of time ([`windows`]);
 //! [`grouping_sets`] have no rows without rows, [`map_keys`] are compared by groups alone, where
 //! values that are equal have one form ([`key_forms`]), and [`zeros`] are equal whatever their
-//! signs. [`project`] fits the columns to those of a sink.
-//! [`optimize`] makes a plan ready to run, [`short_circuit`] its conditions. [`row_test`] holds a
-//! condition against rows at hand. What DataFusion refuses is said in the words of the text
-//! ([`blame`]).
+//! signs. A session may have another time zone than UTC ([`zones`]). [`project`] fits the columns
+//! to those of a sink. [`optimize`] makes a plan ready to run, [`short_circuit`] its conditions.
+//! [`row_test`] holds a condition against rows at hand. What DataFusion refuses is said in the
+//! words of the text ([`blame`]).
 
 /// A pattern for DataFusion's messages.
 macro_rules! pattern {
@@ -38,3 +38,4 @@ mod type_words;
 mod variants;
 pub mod windows;
 mod zeros;
+mod zones;

@@ -92,7 +92,7 @@ pub(crate) fn in_other_words(
     } else if let Some(case) = number_or_other(function).filter(|_| is_batch) {
         *expr = case;
     } else {
-        take(expr, with_constant);
+        take(expr, |expr| with_constant(expr, is_batch));
     }
     Ok(())
 }
@@ -185,7 +185,7 @@ fn is_null(expr: &Expr) -> bool {
 }
 
 /// Calls that are another one with a constant: `zeroifnull(x)` is `coalesce(x, 0)`.
-fn with_constant(expr: Expr) -> Expr {
+fn with_constant(expr: Expr, is_batch: bool) -> Expr {
     let Expr::Function(function) = &expr else { return expr };
     let span = function.name.span();
     let args: Vec<&Expr> = arguments(function).collect();
@@ -201,7 +201,11 @@ fn with_constant(expr: Expr) -> Expr {
             call("assert_true", vec![(*condition).clone(), message], span)
         }
         ("convert_timezone", [target, time]) => {
-            let source = text("UTC".to_owned(), span);
+            // A stream has the zone UTC.
+            let source = match is_batch {
+                true => call("current_timezone", Vec::new(), span),
+                false => text("UTC".to_owned(), span),
+            };
             call("convert_timezone", vec![source, (*target).clone(), (*time).clone()], span)
         }
         _ => expr,

@@ -84,6 +84,23 @@ impl Settings {
         Some(true)
     }
 
+    /// Gives the setting called `key` its default, and says whether there is one.
+    pub fn reset(&mut self, key: &str) -> bool {
+        let mut defaults = Self::default();
+        match (self.named(key), defaults.named(key)) {
+            (Some(own), Some(default)) => {
+                *own = *default;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The value of the setting called `key`; `None` where it is none of these.
+    pub fn value(mut self, key: &str) -> Option<bool> {
+        self.named(key).copied()
+    }
+
     /// The setting called `key`.
     fn named(&mut self, key: &str) -> Option<&mut bool> {
         const COUNT_OF_TABLE: &str = "spark.sql.legacy.allowStarWithSingleTableIdentifierInCount";
@@ -189,7 +206,12 @@ mod tests {
         assert_eq!(settings, Settings { group_by_aliases: false, ..Settings::default() });
         assert_eq!(settings.set("spark.sql.groupByAliases", "maybe"), Some(false));
         assert_eq!(settings.set("spark.sql.groupByOrdinal", "false"), None);
+        assert_eq!(settings.value("spark.sql.groupByAliases"), Some(false));
         assert_eq!(settings.set("spark.sql.groupByAliases", "'true'"), Some(true));
         assert_eq!(settings, Settings::default());
+        assert_eq!(settings.set("spark.sql.legacy.bangEqualsNot", "true"), Some(true));
+        assert!(settings.reset("spark.sql.legacy.bangEqualsNot"));
+        assert_eq!(settings, Settings::default());
+        assert!(!settings.reset("spark.sql.groupByOrdinal"));
     }
 }

@@ -60,7 +60,8 @@ fn word_of_time(expr: &mut Expr, is_batch: bool) {
     let today = || call("current_date", Vec::new(), span);
     let day = match written.trim().to_lowercase().as_str() {
         "epoch" => {
-            "1970-01-01".clone_into(written);
+            let epoch = if is_date || !is_batch { "1970-01-01" } else { "1970-01-01 00:00:00Z" };
+            epoch.clone_into(written);
             return;
         }
         _ if !is_batch => return,

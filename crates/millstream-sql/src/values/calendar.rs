@@ -1,13 +1,13 @@
 //! Dates and timestamps between text and numbers, in the form that Spark's casts read and write.
 //!
 //! A date is days, a timestamp microseconds since the epoch in the proleptic Gregorian calendar.
-//! The session's time zone is UTC.
+//! Where nothing else is said the session's time zone is UTC.
 
 use std::fmt::Write;
-use std::str::FromStr;
 
-use arrow::array::timezone::Tz;
-use chrono::{NaiveDate, NaiveDateTime, Offset, TimeZone};
+use chrono::{NaiveDate, NaiveDateTime};
+
+use super::zone::{Zone, zone_offset_us};
 
 /// Microseconds in a second.
 pub(crate) const SECOND_US: i64 = 1_000_000;
@@ -84,9 +84,16 @@ pub(crate) fn parse_date(text: &str) -> Option<i32> {
 /// and `H[:m[:s[.fraction]]]`, then a zone (`Z`, `+hh:mm`, `UTC`, a region); without a zone, UTC.
 /// The fraction may have nine digits, of which six count.
 pub(crate) fn parse_timestamp(text: &str) -> Option<i64> {
+    parse_timestamp_in(text, &Zone::UTC)
+}
+
+/// Reads a timestamp as [`parse_timestamp`] does, in a session of the zone `session`: that is the
+/// zone of a text without one.
+pub(crate) fn parse_timestamp_in(text: &str, session: &Zone) -> Option<i64> {
     let (local, zone) = parse_local(text)?;
     match zone.trim() {
-        "" | "Z" | "UTC" | "GMT" => Some(local),
+        "" => session.moment_of(local),
+        "Z" | "UTC" | "GMT" => Some(local),
         zone => local.checked_sub(zone_offset_us(zone, local)?),
     }
 }
@@ -125,77 +132,6 @@ fn parse_local(text: &str) -> Option<(i64, &str)> {
     }
     let local = i64::from(days).checked_mul(DAY_US)?.checked_add(time)?;
     Some((local, &text[reader.at..]))
-}
-
-/// A zone, as Java reads its name.
-enum Zone {
-    /// A fixed offset: microseconds ahead of UTC.
-    Fixed(i64),
-    Region(Tz),
-}
-
-fn zone_of(zone: &str) -> Option<Zone> {
-    let zone = zone.strip_prefix("UTC").or_else(|| zone.strip_prefix("GMT")).unwrap_or(zone);
-    if let Some(sign) = zone.bytes().next().filter(|byte| matches!(byte, b'+' | b'-')) {
-        let seconds = fixed_offset(&zone[1..])?;
-        let seconds = if sign == b'-' { -seconds } else { seconds };
-        return Some(Zone::Fixed(seconds * SECOND_US));
-    }
-    if matches!(zone, "" | "Z") {
-        return Some(Zone::Fixed(0));
-    }
-    Tz::from_str(zone).ok().map(Zone::Region)
-}
-
-/// How far local time in `zone` is ahead of UTC, in microseconds, at a time of UTC.
-pub(crate) fn zone_offset_of_utc_us(zone: &str, us: i64) -> Option<i64> {
-    let zone = match zone_of(zone)? {
-        Zone::Fixed(us) => return Some(us),
-        Zone::Region(zone) => zone,
-    };
-    let offset = zone.offset_from_utc_datetime(&local_datetime(us)?);
-    Some(i64::from(offset.fix().local_minus_utc()) * SECOND_US)
-}
-
-/// How far local time in `zone` is ahead of UTC, in microseconds, at a local time.
-pub(crate) fn zone_offset_us(zone: &str, local_us: i64) -> Option<i64> {
-    let zone = match zone_of(zone)? {
-        Zone::Fixed(us) => return Some(us),
-        Zone::Region(zone) => zone,
-    };
-    let local = local_datetime(local_us)?;
-    // In the hour that a change to winter time repeats, Java takes the earlier offset; in the hour
-    // that a change to summer time skips, the offset before the change.
-    let offset = match zone.offset_from_local_datetime(&local) {
-        chrono::MappedLocalTime::Single(offset) => offset,
-        chrono::MappedLocalTime::Ambiguous(earlier, _) => earlier,
-        chrono::MappedLocalTime::None => {
-            zone.offset_from_utc_datetime(&local_datetime(local_us - DAY_US)?)
-        }
-    };
-    Some(i64::from(offset.fix().local_minus_utc()) * SECOND_US)
-}
-
-fn local_datetime(us: i64) -> Option<NaiveDateTime> {
-    Some(chrono::DateTime::from_timestamp_micros(us)?.naive_utc())
-}
-
-/// `h`, `hh`, `hhmm`, `hh:mm` or `hh:mm:ss`, as seconds; at most 18 hours, as in Java.
-fn fixed_offset(text: &str) -> Option<i64> {
-    let mut parts = [0_i64; 3];
-    let number = |text: &str| -> Option<i64> {
-        let plain = !text.is_empty() && text.len() <= 2 && text.bytes().all(|b| b.is_ascii_digit());
-        if plain { text.parse().ok() } else { None }
-    };
-    if text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        parts = [number(&text[..2])?, number(&text[2..])?, 0];
-    } else {
-        for (at, part) in text.split(':').enumerate() {
-            *parts.get_mut(at)? = number(part)?;
-        }
-    }
-    let seconds = parts[0] * 3600 + parts[1] * 60 + parts[2];
-    (parts[1] < 60 && parts[2] < 60 && seconds <= 18 * 3600).then_some(seconds)
 }
 
 /// Reads digits and separators.
@@ -333,7 +269,7 @@ pub(crate) fn write_timestamp(us: i64, out: &mut String) {
 
 /// The civil date and time of a timestamp, for chrono's calendar arithmetic.
 pub(crate) fn naive(us: i64) -> Option<NaiveDateTime> {
-    local_datetime(us)
+    Some(chrono::DateTime::from_timestamp_micros(us)?.naive_utc())
 }
 
 /// The civil date of a day.

@@ -11,3 +11,4 @@ pub(crate) mod json_text;
 pub(crate) mod time_of_day;
 pub(crate) mod time_units;
 mod unicode_order;
+pub(crate) mod zone;

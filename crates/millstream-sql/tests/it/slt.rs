@@ -15,11 +15,12 @@ use async_trait::async_trait;
 use datafusion::config::Dialect;
 use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::cast;
+use datafusion::execution::FunctionRegistry as _;
+use datafusion::logical_expr::{cast, lit};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{DataFrame, Expr, SessionConfig, SessionContext};
 use millstream_sql::diagnostic::{Diagnostic, Span};
-use millstream_sql::functions::BatchClock;
+use millstream_sql::functions::{BatchClock, SessionZone, holds_moment};
 use millstream_sql::plan::logical::to_logical;
 use millstream_sql::plan::optimize::optimize;
 use millstream_sql::query::prepare::prepare_query;
@@ -103,6 +104,7 @@ pub type Outcome<T> = Result<T, DataFusionError>;
 /// One session; tables live as long as it does.
 pub struct Engine {
     context: SessionContext,
+    zone: SessionZone,
     rows_max: usize,
     tables: Tables,
 }
@@ -142,7 +144,15 @@ impl Engine {
         options.execution.time_zone = Some("UTC".to_owned());
         let clock = BatchClock::default();
         clock.set(NOW_US);
-        Self { context: session(config, &clock), rows_max, tables: Tables::default() }
+        let (zone, tables) = (SessionZone::default(), Tables::default());
+        Self { context: session(config, &clock), zone, rows_max, tables }
+    }
+
+    /// Has the session another time zone from now on.
+    fn set_zone(&mut self, zone: SessionZone) {
+        let state = self.context.state_ref();
+        state.write().config_mut().options_mut().extensions.insert(zone.clone());
+        self.zone = zone;
     }
 
     /// Makes a table.
@@ -197,16 +207,26 @@ impl Engine {
         let types = schema.fields().iter().map(|field| Kind::of(field.data_type())).collect();
         // Columns of different tables can have the same name.
         let columns = frame.schema().iter().enumerate().map(|(at, (relation, field))| {
-            let column = Expr::Column((relation, field).into());
-            cast(column, DataType::Utf8).alias(format!("c{at}"))
+            let mut column = Expr::Column((relation, field).into());
+            if !self.zone.is_utc() && holds_moment(field.data_type()) {
+                let clock = self.context.udf("__clock_in_zone")?;
+                column = clock.call(vec![column, lit(self.zone.name())]);
+            }
+            Ok(cast(column, DataType::Utf8).alias(format!("c{at}")))
         });
-        let text = frame.clone().select(columns.collect::<Vec<_>>())?;
+        let text = frame.clone().select(columns.collect::<Outcome<Vec<_>>>()?)?;
         let (state, plan) = text.into_parts();
         let plan = optimize(&state, &plan)?;
         let plan = state.query_planner().create_physical_plan(&plan, &state).await?;
         let rows = collect(plan, state.task_ctx()).await?.iter().flat_map(shown).collect();
         Ok(DBOutput::Rows { types, rows })
     }
+}
+
+/// The zone of `SET TIME ZONE 'name'`.
+fn zone_set(sql: &str) -> Option<SessionZone> {
+    let name = sql.strip_prefix("SET TIME ZONE '")?.strip_suffix('\'')?;
+    Some(SessionZone::parse(name).expect("there is such a zone"))
 }
 
 /// The name and the query of `CREATE TABLE name (column TYPE, ...) AS VALUES ...`, or of
@@ -250,6 +270,10 @@ impl AsyncDB for Engine {
     type ColumnType = Kind;
 
     async fn run(&mut self, sql: &str) -> Outcome<DBOutput<Kind>> {
+        if let Some(zone) = zone_set(sql) {
+            self.set_zone(zone);
+            return Ok(DBOutput::StatementComplete(0));
+        }
         if let Some((name, query)) = creation(sql) {
             let rows = self.frame(&query).await?;
             self.create_table(&name, rows).await?;

@@ -289,7 +289,10 @@ impl<'a> Desk<'a> {
                     .map(|field| format!("{}\t{}\n", field.name(), spark_type(field.data_type())));
                 self.print(&columns.collect::<String>())
             }
-            Step::Set { key, value } => Ok(self.session.set(key, value)?),
+            Step::Setting(change) => match self.session.apply(change)? {
+                Some([key, value]) => self.print(&format!("{key}\t{value}\n")),
+                None => Ok(()),
+            },
         }
     }
 
@@ -316,7 +319,8 @@ impl<'a> Desk<'a> {
         let mut line = self.progress(planned);
         let failed = |error| StepError::from(Refused::output(&error));
         let mut rows = interruptible(planned.run()).await??;
-        let begin = |out| Output::begin(self.format, &planned.schema(), out).map_err(failed);
+        let schema = output::schema(self.format, planned)?;
+        let begin = |out| Output::begin(self.format, &schema, out).map_err(failed);
         // A query that fails at once prints nothing.
         let (mut waiting, mut begun, mut count) = (Some(out), None, 0);
         while let Some(next) = interruptible(rows.next()).await? {
@@ -330,7 +334,7 @@ impl<'a> Desk<'a> {
                     // The rows show that the query is alive.
                     line = None;
                 }
-                output.write(next).map_err(failed)?;
+                output.write(output::rows(self.format, planned, next)?).map_err(failed)?;
             }
         }
         if let Some(out) = waiting.take() {

@@ -9,11 +9,40 @@ use millstream_connectors::console::show;
 use millstream_engine::api::options::{OptionError, Options};
 use millstream_formats::RecordEncoder;
 use millstream_formats::csv::CsvOptions;
+use millstream_query::error::QueryError;
+use millstream_query::session::PlannedQuery;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
 use crate::cli::Format;
+
+/// The columns of a query's rows as a format has them.
+///
+/// # Errors
+/// TIMESTAMPs that have no text in the session's time zone.
+pub fn schema(format: Format, planned: &PlannedQuery) -> Result<SchemaRef, QueryError> {
+    match format {
+        Format::Json | Format::Csv => planned.recorded_schema(),
+        Format::Table | Format::Parquet | Format::Arrow => Ok(planned.schema()),
+    }
+}
+
+/// Rows as a format has them.
+///
+/// # Errors
+/// A TIMESTAMP that has no text in the session's time zone.
+pub fn rows(
+    format: Format,
+    planned: &PlannedQuery,
+    rows: RecordBatch,
+) -> Result<RecordBatch, QueryError> {
+    match format {
+        Format::Table => planned.drawn(rows),
+        Format::Json | Format::Csv => planned.recorded(rows),
+        Format::Parquet | Format::Arrow => Ok(rows),
+    }
+}
 
 /// Rows that are drawn as one table; a longer result is several, each with a header.
 const ROWS_PER_TABLE: usize = 10_000;

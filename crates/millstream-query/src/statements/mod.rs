@@ -17,6 +17,8 @@ use millstream_sql::syntax::cursor::{Cursor, Name};
 use millstream_sql::syntax::lexer::{Lexed, Lexeme};
 use millstream_sql::syntax::limits;
 
+use crate::setting_statements::{self, Change};
+
 /// What a text consists of.
 pub struct Statements {
     /// The text and its tokens.
@@ -32,6 +34,8 @@ pub struct Statements {
     functions_before: Arc<[Arc<Routine>]>,
     /// The places of flows, and of other statements that write.
     pub flows: Vec<Span>,
+    /// By the first token of each statement that sets the session's time zone, its name.
+    zones: Vec<(usize, String)>,
     /// The first token of the functions that were known before. They stand behind the text, so
     /// that what is wrong with it is found at its own place.
     known_from: usize,
@@ -60,13 +64,8 @@ pub enum Step {
         /// The query's tokens.
         query: Range<usize>,
     },
-    /// `SET key = value`.
-    Set {
-        /// The key as written.
-        key: String,
-        /// The value as written, without quotes.
-        value: String,
-    },
+    /// `SET` or `RESET`.
+    Setting(Change),
     /// `DECLARE`, `SET VAR` or `DROP TEMPORARY VARIABLE`.
     Variable(variables::Statement),
     /// `EXECUTE IMMEDIATE`.
@@ -109,11 +108,17 @@ impl Statements {
         limits::check(&lexed).into_result()?;
         let (mut steps, mut views, mut flows) = (Vec::new(), Vec::new(), Vec::new());
         let (mut declarations, mut before) = (Vec::new(), Vec::new());
+        let mut zones = Vec::new();
         let mut found = Diagnostics::default();
         for range in ranges(&lexed) {
             let (span, start) = (span_of(&lexed, &range), range.start);
             match statement(&lexed, range) {
-                Ok(Statement::Step(step)) => steps.push(step),
+                Ok(Statement::Step(step)) => {
+                    if let Step::Setting(change) = &step {
+                        zones.extend(change.zone().map(|zone| (start, zone.to_owned())));
+                    }
+                    steps.push(step);
+                }
                 Ok(Statement::View(view)) => views.push(view),
                 Ok(Statement::Function(declaration)) if start < known_from => {
                     declarations.push((start, declaration));
@@ -146,7 +151,7 @@ impl Statements {
             apply(&mut there, &declaration)?;
             functions.push((start, Arc::from(there.as_slice())));
         }
-        Ok(Self { lexed, steps, views, functions, functions_before, flows, known_from })
+        Ok(Self { lexed, steps, views, functions, functions_before, flows, zones, known_from })
     }
 
     /// The statements that declare the functions which are there after the text.
@@ -156,7 +161,7 @@ impl Statements {
             let range = ranges.into_iter().find(|range| range.contains(&routine.body.start))?;
             Some(self.lexed.text[span_of(&self.lexed, &range).range()].to_owned())
         };
-        self.functions_at(self.known_from).iter().filter_map(declaration).collect()
+        self.last_functions().iter().filter_map(declaration).collect()
     }
 
     /// The functions that a query sees which begins with the token `at`.
@@ -172,6 +177,30 @@ impl Statements {
     /// one is meant.
     pub fn views_at(&self, at: usize) -> &[View] {
         &self.views[..self.views.partition_point(|view| view.query.end <= at)]
+    }
+
+    /// The functions that are there after the text.
+    pub fn last_functions(&self) -> &[Arc<Routine>] {
+        self.functions_at(self.known_from)
+    }
+
+    /// Whether a function was declared in a text before this one.
+    pub fn is_of_earlier_text(&self, routine: &Routine) -> bool {
+        routine.body.start >= self.known_from
+    }
+
+    /// The zone in which a statement at the token `from` was made, where a query at the token `to`
+    /// may have another one; `None` in it where the statement comes before any that sets a zone.
+    pub fn zone_between(&self, from: usize, to: usize) -> Option<Option<&str>> {
+        let before = self.zones.partition_point(|(start, _)| *start < from);
+        let until = self.zones.partition_point(|(start, _)| *start < to);
+        let made_in = || self.zones[..before].last().map(|(_, zone)| zone.as_str());
+        (before < until).then(made_in)
+    }
+
+    /// The token behind the text.
+    pub fn end(&self) -> usize {
+        self.known_from
     }
 
     /// The statements that declare what a query sees which begins with the token `at`: the views
@@ -320,8 +349,9 @@ fn statement(lexed: &Lexed, range: Range<usize>) -> Result<Statement, Diagnostic
     if cursor.eat_words(&["SHOW", "TABLES"]).is_some() {
         return Ok(Statement::Step(Step::ShowTables));
     }
-    if cursor.is_word("SET") {
-        return set(lexed, &range).map(Statement::Step);
+    if cursor.is_word("SET") || cursor.is_word("RESET") {
+        let change = setting_statements::read(lexed, &range)?;
+        return Ok(Statement::Step(Step::Setting(change)));
     }
     if cursor.eat_words(&["DESCRIBE"]).is_some() || cursor.eat_words(&["DESC"]).is_some() {
         cursor.eat_words(&["TABLE"]);
@@ -409,174 +439,5 @@ fn create(mut cursor: Cursor<'_>, end: usize) -> Result<Statement, Diagnostic> {
     Ok(Statement::View(View { name, query: cursor.at..end, replaces }))
 }
 
-/// `SET key = value`, where a key has dots in it.
-fn set(lexed: &Lexed, range: &Range<usize>) -> Result<Step, Diagnostic> {
-    let span = span_of(lexed, range);
-    let text = lexed.text[span.range()].trim_start_matches(|ch: char| !ch.is_whitespace());
-    let mut cursor = Cursor::new(lexed, range.start + 1, range.end);
-    if cursor.eat_words(&["TIME", "ZONE"]).is_some() {
-        let value = lexed.text[cursor.here().start..span.end].trim().trim_matches('\'').to_owned();
-        return Ok(Step::Set { key: "spark.sql.session.timeZone".to_owned(), value });
-    }
-    let Some((key, value)) = text.split_once('=') else {
-        return Err(Diagnostic::at(span, "SET has no value")
-            .help("write SET key = value, for example SET millstream.remote.stages = 'scan'"));
-    };
-    let value = value.trim().trim_matches('\'').to_owned();
-    Ok(Step::Set { key: key.trim().to_owned(), value })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn steps(text: &str) -> Vec<String> {
-        let statements = Statements::parse(text).expect("the text is right");
-        let lexed = &statements.lexed;
-        let shown = statements.steps.iter().map(|step| match step {
-            Step::Query(query) => lexed.text[span_of(lexed, query).range()].to_owned(),
-            Step::Explain { analyze, query } => {
-                format!("{analyze}: {}", &lexed.text[span_of(lexed, query).range()])
-            }
-            Step::Set { key, value } => format!("{key} -> {value}"),
-            Step::Variable(_) => "variable".to_owned(),
-            Step::Immediate(_) => "immediate".to_owned(),
-            Step::ShowTables => "tables".to_owned(),
-            Step::Describe { query, .. } => format!("columns of {query}"),
-        });
-        shown.collect()
-    }
-
-    #[test]
-    fn each_statement_is_one_step_and_flows_are_kept_apart() {
-        let text = "CREATE TABLE t USING delta LOCATION 'x;y';\nINSERT INTO t SELECT 1;\n\
-                    SELECT ';' FROM t; EXPLAIN ANALYZE SELECT 1;\n\
-                    SET millstream.remote.stages = 'scan, group by';\n\
-                    SHOW TABLES; DESCRIBE t; (SELECT 2);\
-                    CREATE FLOW f AS INSERT INTO t SELECT 3;\n\
-                    FROM STREAM s INSERT INTO t SELECT 4";
-        let expected = [
-            "SELECT ';' FROM t",
-            "true: SELECT 1",
-            "millstream.remote.stages -> scan, group by",
-            "tables",
-            "columns of SELECT * FROM t",
-            "(SELECT 2)",
-        ];
-        assert_eq!(steps(text), expected);
-        let statements = Statements::parse(text).expect("the text is right");
-        assert_eq!(statements.flows.len(), 3);
-        let refused = statements.check_writes_nothing().expect_err("flows are refused in queries");
-        assert_eq!(refused.0.len(), 3);
-        assert_eq!(steps("FROM t SELECT x AS insert"), ["FROM t SELECT x AS insert"]);
-    }
-
-    #[test]
-    fn statements_about_variables_are_no_settings() {
-        let text = "DECLARE a = ';'; SET VAR a = 'b'; SET var.key = 1; DROP TEMPORARY VARIABLE a;\n\
-                    EXECUTE IMMEDIATE 'SELECT 1'";
-        let expected = ["variable", "variable", "var.key -> 1", "variable", "immediate"];
-        assert_eq!(steps(text), expected);
-    }
-
-    #[test]
-    fn a_query_sees_the_functions_before_it() {
-        let text = "SELECT 0; CREATE FUNCTION f() RETURNS INT RETURN 1; SELECT 1;\n\
-                    CREATE OR REPLACE TEMPORARY FUNCTION F(x INT DEFAULT 2) RETURN x; SELECT 2;\n\
-                    DROP FUNCTION f; SELECT 3";
-        let statements = Statements::parse(text).expect("the text is right");
-        let seen = statements.steps.iter().map(|step| match step {
-            Step::Query(query) => {
-                let functions = statements.functions_at(query.start);
-                functions.iter().map(|known| known.parameters.len()).collect::<Vec<_>>()
-            }
-            other => panic!("{other:?} is no query"),
-        });
-        assert_eq!(seen.collect::<Vec<_>>(), [vec![], vec![0], vec![1], vec![]]);
-        let refused = |text: &str| match Statements::parse(text) {
-            Ok(_) => panic!("{text} was accepted"),
-            Err(found) => found.0[0].message.clone(),
-        };
-        let twice = "CREATE FUNCTION f() RETURN 1; CREATE FUNCTION f() RETURN 2";
-        assert_eq!(refused(twice), "function `f` is declared twice");
-        assert_eq!(refused("DROP FUNCTION f"), "there is no function `f`");
-        let varchar = "CREATE FUNCTION f(a VARCHAR(3)) RETURN a";
-        assert_eq!(refused(varchar), "CHAR and VARCHAR are for columns of tables");
-        let gap = "CREATE FUNCTION f(a INT DEFAULT 1, b INT) RETURN a";
-        assert_eq!(refused(gap), "`b` has no DEFAULT, but the one before it has");
-        for known in ["abs", "sum", "zeroifnull", "transform", "range", "timestampadd"] {
-            let declaration = format!("CREATE FUNCTION {known}(a INT) RETURN a");
-            assert_eq!(refused(&declaration), format!("`{known}` is a function of Spark's"));
-        }
-    }
-
-    #[test]
-    fn a_text_sees_the_functions_that_were_there_before() {
-        let known = |text: &str| Statements::parse(text).expect("it is right").functions_after();
-        let first =
-            known("CREATE FUNCTION f() RETURNS INT RETURN 1; CREATE FUNCTION g() RETURN ';'");
-        assert_eq!(
-            first,
-            ["CREATE FUNCTION f() RETURNS INT RETURN 1", "CREATE FUNCTION g() RETURN ';'",]
-        );
-        let text = "SELECT f() -- a comment\n; DROP FUNCTION f; SELECT g(); \
-                    CREATE OR REPLACE FUNCTION g() RETURN 3";
-        let next = Statements::parse_after(text, &first).expect("it is right");
-        let seen = |step: &Step| match step {
-            Step::Query(query) => next.functions_at(query.start).len(),
-            other => panic!("{other:?} is no query"),
-        };
-        assert_eq!(next.steps.iter().map(seen).collect::<Vec<_>>(), [2, 1]);
-        assert_eq!(next.functions_after(), ["CREATE OR REPLACE FUNCTION g() RETURN 3"]);
-        let declared = next.declared_before(text.len());
-        assert_eq!(Statements::parse(&declared).expect("it is right").functions.len(), 4);
-        let twice = Statements::parse_after("CREATE FUNCTION f() RETURN 2", &first);
-        let found = twice.err().expect("there is such a function");
-        assert_eq!(found.0[0].message, "function `f` is declared twice");
-        assert_eq!(found.0[0].notes[0].span, None, "it stands in another text");
-    }
-
-    #[test]
-    fn a_query_sees_the_views_before_it() {
-        let text = "SELECT 0; CREATE TEMPORARY VIEW v AS SELECT 1; SELECT 1;\n\
-                    CREATE OR REPLACE TEMPORARY VIEW V AS SELECT 2; SELECT 2";
-        let statements = Statements::parse(text).expect("the text is right");
-        let seen = statements.steps.iter().map(|step| match step {
-            Step::Query(query) => {
-                let last = statements.views_at(query.start).last();
-                last.map(|view| view.name.text.clone())
-            }
-            other => panic!("{other:?} is no query"),
-        });
-        let expected = [None, Some("v".to_owned()), Some("V".to_owned())];
-        assert_eq!(seen.collect::<Vec<_>>(), expected);
-        let twice = "CREATE TEMPORARY VIEW v AS SELECT 1; CREATE TEMPORARY VIEW V AS SELECT 2";
-        let found = Statements::parse(twice).err().expect("it is there already");
-        assert!(found.0[0].message.contains("ALREADY_EXISTS"), "{found}");
-    }
-
-    #[test]
-    fn declarations_stay_at_their_places() {
-        let text = "SELECT 'ä';\nCREATE TABLE t USING delta; SELECT 2;\nCREATE TABLE u USING rate";
-        let kept = Statements::parse(text).expect("the text is right").declarations();
-        assert_eq!(kept.len(), text.len());
-        assert_eq!(kept.find("CREATE TABLE t"), text.find("CREATE TABLE t"));
-        assert_eq!(kept.find("CREATE TABLE u"), text.find("CREATE TABLE u"));
-        assert!(!kept.contains("SELECT"), "{kept}");
-    }
-
-    #[test]
-    fn what_is_no_query_is_refused_with_what_to_write() {
-        let refused = |text| match Statements::parse(text) {
-            Ok(_) => panic!("{text} was accepted"),
-            Err(found) => found.0[0].help.clone().unwrap_or_default(),
-        };
-        assert!(refused("DELETE FROM t").contains("SELECT"));
-        assert!(refused("SET x").contains("SET key = value"));
-        assert!(refused("SELECT 1 -- a\\\n+ 1").contains("backslash"));
-        let harmless = "SELECT 1 -- a\\\n\n-- b\\\n-- c\\";
-        assert_eq!(steps(harmless), ["SELECT 1"]);
-        let known = ["CREATE FUNCTION f() RETURN 1".to_owned()];
-        assert!(Statements::parse_after(harmless, &known).is_ok());
-    }
-}
+mod tests;

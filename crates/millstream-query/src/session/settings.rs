@@ -1,0 +1,115 @@
+//! What SET and RESET change of a session.
+
+use millstream_sql::functions::SessionZone;
+use millstream_sql::query::settings::Settings;
+use url::Url;
+
+use super::QuerySession;
+use crate::cluster::error::ClusterError;
+use crate::cluster::settings::{RemoteStages, option_key, with_remote_options};
+use crate::error::QueryError;
+use crate::setting_statements::{Change, TIME_ZONE};
+use crate::spark_settings::{self, Known};
+
+/// The settings that there are.
+const SETTINGS: &str = "the settings are millstream.remote.stages, millstream.remote.spill, and \
+                        millstream.remote.attempts, timeout, max, here_bytes, scan_bytes and \
+                        group_by_bytes, which are whole \
+                        numbers";
+
+impl QuerySession {
+    /// Changes a setting.
+    ///
+    /// # Errors
+    /// [`ClusterError::Setting`]: there is none of this name, or it cannot have this value.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), QueryError> {
+        self.variables.check_setting(key)?;
+        let refused =
+            |help| ClusterError::Setting { key: key.to_owned(), value: value.to_owned(), help };
+        if key == TIME_ZONE {
+            let name = value.trim().trim_matches(['\'', '"']);
+            let is_utc = name.eq_ignore_ascii_case(SessionZone::default().name());
+            let zone = if is_utc { Some(SessionZone::default()) } else { SessionZone::parse(name) };
+            let help = "write the name of a region, such as Europe/Berlin, or an offset from UTC, \
+                        such as +02:00";
+            self.set_zone(zone.ok_or_else(|| refused(help))?);
+            return Ok(());
+        }
+        match self.settings.set(key, value) {
+            Some(true) => return Ok(()),
+            Some(false) => return Err(refused("write 'true' or 'false'").into()),
+            None => {}
+        }
+        match spark_settings::known(key, value) {
+            Some(Known::Fits) => return Ok(()),
+            Some(Known::Fixed(here)) => {
+                let (key, value) = (key.to_owned(), value.to_owned());
+                return Err(ClusterError::FixedSetting { key, value, here }.into());
+            }
+            None => {}
+        }
+        let Some(name) = key.strip_prefix("millstream.remote.") else {
+            return Err(refused(SETTINGS).into());
+        };
+        let is_auto = value.trim().eq_ignore_ascii_case("auto");
+        if name == "stages" && !is_auto && RemoteStages::parse(value).is_none() {
+            let help = "write 'none', 'scan', 'group by', 'scan, group by' or 'auto'";
+            return Err(refused(help).into());
+        }
+        if name == "spill" && !value.is_empty() && Url::parse(value).is_err() {
+            return Err(refused("write the URL of a directory, as s3://BUCKET/DIRECTORY").into());
+        }
+        let config = with_remote_options(self.state.config().clone());
+        *self.state.config_mut() = config;
+        let options = self.state.config_mut().options_mut();
+        let help = match name {
+            "timeout" => "write a number of seconds, at most 604800, which is a week",
+            _ => SETTINGS,
+        };
+        options.set(&option_key(name), value).map_err(|_| refused(help).into())
+    }
+
+    fn set_zone(&mut self, zone: SessionZone) {
+        if zone != self.zone {
+            self.of_other_zones.clone_from(&self.functions);
+            self.always_utc &= zone.is_utc();
+            self.zone = zone;
+        }
+    }
+
+    /// Does what a statement about settings says; a setting that it shows is given, as its name and
+    /// its value.
+    ///
+    /// # Errors
+    /// As [`Self::set`].
+    pub fn apply(&mut self, change: &Change) -> Result<Option<[String; 2]>, QueryError> {
+        let unknown = |key: &String| ClusterError::Setting {
+            key: key.clone(),
+            value: String::new(),
+            help: "only settings of Spark's that are known here are shown and reset",
+        };
+        match change {
+            Change::Set(key, value) => self.set(key, value)?,
+            Change::Reset(None) => {
+                self.settings = Settings::default();
+                self.set_zone(SessionZone::default());
+            }
+            Change::Reset(Some(key)) if key == TIME_ZONE => self.set_zone(SessionZone::default()),
+            Change::Reset(Some(key)) => {
+                let is_known = self.settings.reset(key) || spark_settings::value(key).is_some();
+                if !is_known {
+                    return Err(unknown(key).into());
+                }
+            }
+            Change::Show(key) => {
+                let value = match self.settings.value(key) {
+                    _ if key == TIME_ZONE => Some(self.zone.name().to_owned()),
+                    Some(value) => Some(value.to_string()),
+                    None => spark_settings::value(key).map(str::to_owned),
+                };
+                return Ok(Some([key.clone(), value.ok_or_else(|| unknown(key))?]));
+            }
+        }
+        Ok(None)
+    }
+}
