@@ -26,12 +26,17 @@ impl Change {
     /// The zone that a session has after it, if it changes that.
     pub fn zone(&self) -> Option<&str> {
         match self {
-            Self::Set(key, value) if key == TIME_ZONE => Some(value.as_str()),
+            Self::Set(key, value) if key == TIME_ZONE => Some(zone_name(value)),
             Self::Reset(None) => Some("UTC"),
             Self::Reset(Some(key)) if key == TIME_ZONE => Some("UTC"),
             _ => None,
         }
     }
+}
+
+/// The name of a zone, without the quotes that it may have as a value of a setting.
+pub(crate) fn zone_name(value: &str) -> &str {
+    value.trim().trim_matches(['\'', '"'])
 }
 
 /// Reads a statement that begins with `SET` or `RESET`; a key has dots in it.
@@ -123,6 +128,7 @@ mod tests {
             ("SET TIME ZONE INTERVAL '02:30' HOUR TO MINUTE", "+02:30"),
             ("SET TIME ZONE INTERVAL '-10' HOUR", "-10:00"),
             ("SET spark.sql.session.timeZone = America/Los_Angeles", "America/Los_Angeles"),
+            ("SET spark.sql.session.timeZone = \"Asia/Tokyo\"", "Asia/Tokyo"),
             ("RESET spark.sql.session.timeZone", "UTC"),
             ("RESET", "UTC"),
         ] {

@@ -110,14 +110,7 @@ impl Filling<'_> {
 
     /// The partitions that are to be written to, by topic.
     pub fn partitions(&self) -> Vec<Partitions<'_>> {
-        let mut topics: Vec<Partitions<'_>> = Vec::new();
-        for part in &self.parts {
-            match topics.iter_mut().find(|(topic, _)| *topic == part.topic) {
-                Some((_, partitions)) => partitions.push(part.partition),
-                None => topics.push((&part.topic, vec![part.partition])),
-            }
-        }
-        topics
+        by_topic(self.parts.iter().map(|part| (part.topic.as_str(), part.partition)))
     }
 
     /// Sends each partition's next batch, those of a broker in one request. Returns where to.
@@ -166,22 +159,16 @@ impl Filling<'_> {
     }
 
     fn encode<'b>(&self, parts: &[&'b PartitionBatches]) -> Vec<Batches<'b>> {
-        let mut topics: Vec<Batches<'b>> = Vec::new();
-        for part in parts {
-            let Some(packed) = part.batches.front() else { continue };
-            let batch = packed.batch.encode(
+        by_topic(parts.iter().filter_map(|part| {
+            let batch = part.batches.front()?.batch.encode(
                 self.writer,
                 part.sequence,
                 self.transaction.is_some(),
                 self.timestamp_ms,
                 self.limits.compression,
             );
-            match topics.iter_mut().find(|(topic, _)| *topic == part.topic) {
-                Some((_, partitions)) => partitions.push((part.partition, batch)),
-                None => topics.push((&part.topic, vec![(part.partition, batch)])),
-            }
-        }
-        topics
+            Some((part.topic.as_str(), (part.partition, batch)))
+        }))
     }
 
     /// Takes the answers of the brokers that batches were sent to.
@@ -256,6 +243,18 @@ impl Filling<'_> {
             None => {}
         }
     }
+}
+
+/// What there is of each topic, in the order in which the topics come.
+fn by_topic<'a, T>(parts: impl Iterator<Item = (&'a str, T)>) -> Vec<(&'a str, Vec<T>)> {
+    let mut topics: Vec<(&str, Vec<T>)> = Vec::new();
+    for (topic, part) in parts {
+        match topics.iter_mut().find(|(known, _)| *known == topic) {
+            Some((_, parts)) => parts.push(part),
+            None => topics.push((topic, vec![part])),
+        }
+    }
+    topics
 }
 
 /// The step in which rows are written, for messages.

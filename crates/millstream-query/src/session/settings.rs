@@ -8,7 +8,7 @@ use super::QuerySession;
 use crate::cluster::error::ClusterError;
 use crate::cluster::settings::{RemoteStages, option_key, with_remote_options};
 use crate::error::QueryError;
-use crate::setting_statements::{Change, TIME_ZONE};
+use crate::setting_statements::{Change, TIME_ZONE, zone_name};
 use crate::spark_settings::{self, Known};
 
 /// The settings that there are.
@@ -27,12 +27,10 @@ impl QuerySession {
         let refused =
             |help| ClusterError::Setting { key: key.to_owned(), value: value.to_owned(), help };
         if key == TIME_ZONE {
-            let name = value.trim().trim_matches(['\'', '"']);
-            let is_utc = name.eq_ignore_ascii_case(SessionZone::default().name());
-            let zone = if is_utc { Some(SessionZone::default()) } else { SessionZone::parse(name) };
             let help = "write the name of a region, such as Europe/Berlin, or an offset from UTC, \
                         such as +02:00";
-            self.set_zone(zone.ok_or_else(|| refused(help))?);
+            let zone = SessionZone::parse(zone_name(value)).ok_or_else(|| refused(help))?;
+            self.set_zone(zone);
             return Ok(());
         }
         match self.settings.set(key, value) {

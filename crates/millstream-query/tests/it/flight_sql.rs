@@ -19,6 +19,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use millstream_query::cluster::coordinator::Coordinator;
 use millstream_query::cluster::security::Security;
 use millstream_query::flight_sql::FlightSql;
+use millstream_query::setting_statements::TIME_ZONE;
 use millstream_store::env::{Env, Task};
 use prost::Message as _;
 use tempfile::TempDir;
@@ -128,6 +129,18 @@ async fn queries_run_here_until_there_are_nodes() {
         assert_eq!(drawn(&mut client, &remote).await, expected, "{text}");
         assert!(done() > before, "{text}: it has not run on the node");
     }
+    let zone = "Asia/Kolkata";
+    let text = "SELECT date_format(timestamp_seconds(id * 60), 'yyyy-MM-dd HH:00 XXX') AS hour, \
+                count(*) AS n FROM parquet.`events` \
+                WHERE CAST(timestamp_seconds(id * 60) AS STRING) < '1970-01-01 08' \
+                GROUP BY 1 ORDER BY 1";
+    let (mut there, before) = (here.clone(), done());
+    there.set(TIME_ZONE, zone).expect("there is such a zone");
+    let expected = answer(&there, text).await.expect("it runs here");
+    assert!(expected.contains("1970-01-01 05:00 +05:30 | 30"), "{expected}");
+    let remote = format!("SET TIME ZONE '{zone}'; SET millstream.remote.stages = 'scan'; {text}");
+    assert_eq!(drawn(&mut client, &remote).await, expected);
+    assert!(done() > before, "it has not run on the node");
     let types = client.get_xdbc_type_info(CommandGetXdbcTypeInfo { data_type: None }).await;
     let types = client.do_get(ticket(&types.expect("it is known"))).await.expect("it is known");
     let types: Vec<RecordBatch> = types.try_collect().await.expect("they come");

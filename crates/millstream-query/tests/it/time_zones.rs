@@ -1,6 +1,10 @@
 //! Sessions whose time zone is not UTC. What queries answer in them is in `tests/slt`; here are
 //! what lasts, what is shown and what is refused.
 
+use std::sync::Arc;
+
+use millstream_engine::api::references::{Lookup, Nowhere};
+use millstream_engine::pipeline::Pipeline;
 use millstream_query::error::QueryError;
 use millstream_query::session::QuerySession;
 use millstream_query::setting_statements::{Change, TIME_ZONE};
@@ -168,16 +172,23 @@ async fn rows_are_shown_in_the_zone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timestamps_in_files_of_text_are_for_sessions_of_utc() {
     let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("events.json");
-    std::fs::write(&file, "{\"t\": \"2024-07-01 12:00:00\"}\n").expect("it is written");
+    let events = directory.path().join("events");
+    std::fs::create_dir(&events).expect("it is new");
+    let line = "{\"t\": \"2024-07-01 12:00:00\"}\n";
+    std::fs::write(events.join("1.json"), line).expect("it is written");
     let mut session = session(directory.path());
-    let text = "SELECT CAST(t AS STRING) AS t FROM json.`events.json`";
-    let utc = row(&mut session, text).await;
-    assert!(utc.is_ok(), "{utc:?}");
+    let registry = millstream_connectors::registry(directory.path());
+    let text = "CREATE TABLE moments (t TIMESTAMP) USING json OPTIONS ('path' = 'events');
+                CREATE TABLE texts (t STRING) USING json OPTIONS ('path' = 'events');";
+    let lookup: Arc<dyn Lookup> = Arc::new(Nowhere);
+    let pipeline = Pipeline::load("tables.sql", text, &registry, &[], &lookup);
+    let pipeline = pipeline.unwrap_or_else(|found| panic!("{found:?}"));
+    session.catalog().declare(&pipeline, directory.path());
+    let moments = "SELECT unix_seconds(t) AS s FROM moments";
+    let texts = "SELECT unix_seconds(CAST(t AS TIMESTAMP)) AS s FROM texts";
+    assert_eq!(row(&mut session, moments).await.as_deref(), Ok("1719835200"));
     assert!(session.set(TIME_ZONE, "Asia/Kolkata").is_ok());
-    // Where the file's columns are found to be STRINGs, nothing depends on the zone.
-    match row(&mut session, text).await {
-        Ok(found) => assert_eq!(found, "2024-07-01 12:00:00"),
-        Err(refused) => assert!(refused.contains("read in UTC"), "{refused}"),
-    }
+    let refused = row(&mut session, moments).await.expect_err("they are read in UTC");
+    assert!(refused.contains("texts that are read in UTC"), "{refused}");
+    assert_eq!(row(&mut session, texts).await.as_deref(), Ok("1719815400"));
 }

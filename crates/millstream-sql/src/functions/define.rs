@@ -201,6 +201,35 @@ impl Function {
     }
 }
 
+/// Makes a type one that stands among the options of a session and has none itself. It is for who
+/// makes a plan: in one that is made the functions say what it changes.
+macro_rules! without_options {
+    ($type:ty) => {
+        impl datafusion::common::config::ExtensionOptions for $type {
+            fn as_any(&self) -> &dyn std::any::Any {
+                self
+            }
+
+            fn as_any_mut(&mut self) -> &mut dyn std::any::Any {
+                self
+            }
+
+            fn cloned(&self) -> Box<dyn datafusion::common::config::ExtensionOptions> {
+                Box::new(self.clone())
+            }
+
+            fn set(&mut self, key: &str, _: &str) -> datafusion::common::Result<()> {
+                datafusion::common::plan_err!("there is no option {key}")
+            }
+
+            fn entries(&self) -> Vec<datafusion::common::config::ConfigEntry> {
+                Vec::new()
+            }
+        }
+    };
+}
+pub(super) use without_options;
+
 /// `Debug`, equality and hash of a type by its `name()`: no other function has that name.
 macro_rules! known_by_name {
     ($type:ty) => {

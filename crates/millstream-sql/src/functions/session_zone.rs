@@ -1,10 +1,8 @@
 //! The time zone of a session (`spark.sql.session.timeZone`), on its way to the plan.
 
-use std::any::Any;
+use datafusion::common::config::ConfigExtension;
 
-use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
-use datafusion::common::{Result, plan_err};
-
+use super::define::without_options;
 use super::zones::long_name;
 use crate::values::calendar::{SECOND_US, parse_timestamp_in, write_timestamp};
 use crate::values::interval_literal::{is_of_months, with_fields, with_units};
@@ -13,8 +11,7 @@ use crate::values::zone::Zone;
 /// The zone of a session where nothing else is said.
 const UTC: &str = "UTC";
 
-/// A session's time zone, also among the options of that session. What it changes is said by the
-/// functions of a plan, so it is for who makes one.
+/// A session's time zone, also among the options of that session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionZone {
     name: String,
@@ -96,27 +93,7 @@ impl ConfigExtension for SessionZone {
     const PREFIX: &'static str = "millstream_session_zone";
 }
 
-impl ExtensionOptions for SessionZone {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn cloned(&self) -> Box<dyn ExtensionOptions> {
-        Box::new(self.clone())
-    }
-
-    fn set(&mut self, key: &str, _: &str) -> Result<()> {
-        plan_err!("there is no option {key}")
-    }
-
-    fn entries(&self) -> Vec<ConfigEntry> {
-        Vec::new()
-    }
-}
+without_options!(SessionZone);
 
 #[cfg(test)]
 mod tests {

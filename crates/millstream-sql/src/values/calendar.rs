@@ -5,14 +5,10 @@
 
 use std::fmt::Write;
 
-use chrono::{NaiveDate, NaiveDateTime};
+use chrono::NaiveDate;
 
+pub(crate) use super::microseconds::{DAY_US, SECOND_US, naive};
 use super::zone::{Zone, zone_offset_us};
-
-/// Microseconds in a second.
-pub(crate) const SECOND_US: i64 = 1_000_000;
-/// Microseconds in a day.
-pub(crate) const DAY_US: i64 = 86_400 * SECOND_US;
 
 /// Days since the epoch of a civil date, or `None` if there is no such day.
 ///
@@ -265,11 +261,6 @@ pub(crate) fn write_timestamp(us: i64, out: &mut String) {
         write!(out, ".{fraction:06}").expect("a String takes everything");
         out.truncate(out.trim_end_matches('0').len());
     }
-}
-
-/// The civil date and time of a timestamp, for chrono's calendar arithmetic.
-pub(crate) fn naive(us: i64) -> Option<NaiveDateTime> {
-    Some(chrono::DateTime::from_timestamp_micros(us)?.naive_utc())
 }
 
 /// The civil date of a day.

@@ -8,6 +8,7 @@ pub(crate) mod interval_literal;
 pub(crate) mod java_math;
 pub(crate) mod java_text;
 pub(crate) mod json_text;
+mod microseconds;
 pub(crate) mod time_of_day;
 pub(crate) mod time_units;
 mod unicode_order;

@@ -9,10 +9,7 @@ use std::str::FromStr;
 use arrow::array::timezone::Tz;
 use chrono::{Datelike, NaiveDate, NaiveDateTime, Offset, TimeZone};
 
-/// Microseconds in a second.
-const SECOND_US: i64 = 1_000_000;
-/// Microseconds in a day.
-const DAY_US: i64 = 86_400 * SECOND_US;
+use super::microseconds::{DAY_US, SECOND_US, naive};
 
 /// The first year whose changes of clocks are not listed: tables end with those before it.
 const UNLISTED_YEAR: i32 = 2099;
@@ -57,7 +54,7 @@ impl Zone {
             Self::Fixed(offset) => return Some(*offset),
             Self::Region(name, region) => (name, region),
         };
-        let mut time = datetime(us)?;
+        let mut time = naive(us)?;
         if time.year() >= UNLISTED_YEAR {
             if BY_THE_MOON.contains(&name.as_str()) {
                 return None;
@@ -153,10 +150,6 @@ fn of_same_form(time: NaiveDateTime) -> Option<NaiveDateTime> {
     time.with_year(year)
 }
 
-fn datetime(us: i64) -> Option<NaiveDateTime> {
-    Some(chrono::DateTime::from_timestamp_micros(us)?.naive_utc())
-}
-
 /// `h`, `hh`, `hhmm`, `hh:mm` or `hh:mm:ss`, as seconds; at most 18 hours, as in Java.
 fn fixed_offset(text: &str) -> Option<i64> {
     let mut parts = [0_i64; 3];
@@ -190,7 +183,7 @@ mod tests {
     }
 
     fn shown(us: Option<i64>) -> String {
-        let time = us.and_then(datetime);
+        let time = us.and_then(naive);
         time.map(|time| time.format("%Y-%m-%d %H:%M:%S%.f").to_string()).unwrap_or_default()
     }
 

@@ -76,9 +76,7 @@ impl Broker {
         }));
         broker
     }
-}
 
-impl Broker {
     /// Another one, which leads the partitions 1 from now on. The first one keeps transactional ids
     /// and describes the cluster.
     pub fn second(&self) -> Self {
