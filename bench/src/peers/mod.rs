@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::report::{self, Report};
 use crate::round::{self, Load, Medians, RoundOutcome, Stage};
 use crate::system::{Relay, SystemUnderTest};
+use crate::turns;
 use crate::work_directory::WorkDirectory;
 use flink::Flink;
 use spark::Spark;
@@ -42,7 +43,11 @@ pub struct Flags {
     /// Seconds at the same rate before that, not measured; Java programs need some
     #[arg(long, default_value_t = 20)]
     warmup: u64,
-    /// Rounds at each rate, all systems taking turns
+    /// Seconds before the first round in which the relays warm the brokers up, at 5,000 records/s:
+    /// without transactions, and as long again with them
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    broker_warmup: u64,
+    /// Rounds at each rate, all systems taking turns; each round begins with the next one
     #[arg(long, default_value_t = 3)]
     repeat: u32,
     /// A broker that is running already, HOST:PORT; otherwise Apache Kafka is started
@@ -125,6 +130,7 @@ struct PeerLine<'a> {
     partitions: i32,
     seconds: u64,
     warmup: u64,
+    broker_warmup_seconds: u64,
     #[serde(flatten)]
     outcome: RoundOutcome,
 }
@@ -133,6 +139,8 @@ struct PeerLine<'a> {
 struct Summary {
     configuration: String,
     rate: u64,
+    partitions: i32,
+    broker_warmup_seconds: u64,
     rounds: u32,
     missing: u64,
     duplicated: u64,
@@ -142,8 +150,9 @@ struct Summary {
 
 /// Runs the whole benchmark. True if no record was lost.
 pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
-    if flags.repeat == 0 {
-        return Err(Error::Flags { problem: "--repeat must be at least 1".to_owned() });
+    if flags.rate.is_empty() || flags.repeat == 0 {
+        let problem = "--rate and --repeat must be at least 1".to_owned();
+        return Err(Error::Flags { problem });
     }
     flags.rate.iter().try_for_each(|rate| flags.load(*rate).check())?;
     let entrants = flags.entrants()?;
@@ -159,6 +168,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         stage: Stage::new(env, &work, &broker),
         report: Report::new("peers", Some(&broker)),
     };
+    bench.warm_brokers_up()?;
     let mut complete = true;
     for &rate in &flags.rate {
         complete &= bench.rate(rate)?;
@@ -192,12 +202,19 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    fn warm_brokers_up(&self) -> Result<(), Error> {
+        let (seconds, load) = (self.flags.broker_warmup, self.flags.load(self.flags.rate[0]));
+        let warm_up = |transactions| self.stage.warm_brokers_up(seconds, load, transactions);
+        warm_up(false).and_then(|()| warm_up(true))
+    }
+
     fn rate(&self, rate: u64) -> Result<bool, Error> {
         let mut outcomes = vec![Vec::new(); self.entrants.len()];
         eprintln!("{}", round::table_head(NAME_WIDTH));
+        let all: Vec<_> = (0..self.entrants.len()).collect();
         for round in 1..=self.flags.repeat {
-            for (entrant, outcomes) in self.entrants.iter().zip(&mut outcomes) {
-                outcomes.push(self.round(entrant, rate, round)?);
+            for index in turns::of_round(&all, round) {
+                outcomes[index].push(self.round(&self.entrants[index], rate, round)?);
             }
         }
         self.summarize(rate, &outcomes)?;
@@ -212,8 +229,18 @@ impl Bench<'_> {
         let outcome = self.stage.run(system.as_ref(), load, &label, round)?;
         eprintln!("{}", round::table_row(configuration, NAME_WIDTH, rate, round, &outcome.shown()));
         let Load { size, partitions, seconds, warmup, .. } = load;
-        let line =
-            PeerLine { configuration, round, rate, size, partitions, seconds, warmup, outcome };
+        let broker_warmup_seconds = self.flags.broker_warmup;
+        let line = PeerLine {
+            configuration,
+            round,
+            rate,
+            size,
+            partitions,
+            seconds,
+            warmup,
+            broker_warmup_seconds,
+            outcome,
+        };
         self.report.line("round", &line)?;
         Ok(outcome)
     }
@@ -229,6 +256,8 @@ impl Bench<'_> {
             let summary = Summary {
                 configuration: report::name(peer),
                 rate,
+                partitions: self.flags.partitions,
+                broker_warmup_seconds: self.flags.broker_warmup,
                 rounds: self.flags.repeat,
                 missing: count(|outcome| outcome.missing),
                 duplicated: count(|outcome| outcome.duplicated),

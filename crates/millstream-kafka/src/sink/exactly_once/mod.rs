@@ -40,6 +40,7 @@ mod librdkafka;
 mod needs;
 mod opening;
 mod other_queries;
+mod pacing;
 mod progress;
 mod protocol;
 mod protocol_support;

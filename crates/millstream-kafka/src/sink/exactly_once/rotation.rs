@@ -2,21 +2,28 @@
 //!
 //! A client that has ended its transaction goes to the end of the queue of idle ones, so each rests
 //! for as long as possible. One transaction is filled while the one before it is ended, and no more
-//! are under way. Micro-batches that arrive meanwhile share the next one: a row never waits for
-//! more than the one transaction before it. After the first failure nothing is committed any more:
+//! are under way. Micro-batches that arrive meanwhile share the next one: a row waits for no more
+//! than the one transaction before it, and where brokers are the bottleneck for as long as
+//! [`pacing`](super::pacing) says. After the first failure nothing is committed any more:
 //! what is filled already is aborted, and everything fails.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
 
 use millstream_engine::api::sink::{BatchId, EndOffsets, Failure};
 use millstream_store::env::{Env, Thread};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::ROWS_AHEAD;
+use super::pacing::Pacing;
 use crate::error::SinkError;
 use crate::sink::columns::SinkRows;
+
+/// With so many rows a transaction waits for no others: while it did, those that have no room yet
+/// would be kept from being computed.
+const ENOUGH: usize = ROWS_AHEAD as usize / 2;
 
 /// One transactional id, which fills and ends one transaction at a time.
 pub trait Transactor: Send {
@@ -109,9 +116,18 @@ impl Rotation {
         for client in clients {
             idle.send(client).expect("the receiver is here");
         }
-        let failed = Arc::new(AtomicBool::new(false));
-        let filling = Filling { inbox, rested, filled, failed: failed.clone() };
-        let ending = Ending { to_end, idle, failed, env: env.clone() };
+        let (failed, gap) = (Arc::new(AtomicBool::new(false)), Gap::default());
+        let written = env.monotonic();
+        let filling = Filling {
+            inbox,
+            rested,
+            filled,
+            failed: failed.clone(),
+            gap: gap.clone(),
+            written,
+            env: env.clone(),
+        };
+        let ending = Ending { to_end, idle, failed, gap, env: env.clone() };
         let threads = [
             env.thread("kafka-fill", move || filling.run()),
             env.thread("kafka-commit", move || ending.run()),
@@ -135,15 +151,34 @@ impl Drop for Rotation {
     }
 }
 
+/// How long the next transaction waits for rows, microseconds; the thread that ends transactions
+/// tells the one that fills them.
+#[derive(Clone, Default)]
+struct Gap(Arc<AtomicU64>);
+
+impl Gap {
+    fn set(&self, gap: Duration) {
+        self.0.store(gap.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Relaxed))
+    }
+}
+
 struct Filling {
     inbox: Receiver<Work>,
     rested: Receiver<Box<dyn Transactor>>,
     filled: SyncSender<Filled>,
     failed: Arc<AtomicBool>,
+    gap: Gap,
+    /// When the last transaction was filled, on the monotonic clock.
+    written: Duration,
+    env: Env,
 }
 
 impl Filling {
-    fn run(self) {
+    fn run(mut self) {
         while let Ok(work) = self.inbox.recv() {
             if self.failed.load(Ordering::Acquire) {
                 Waiting(vec![work.done]).fail(SinkError::AfterFailure);
@@ -153,7 +188,9 @@ impl Filling {
             // meanwhile join this transaction.
             let Ok(mut client) = self.rested.recv() else { return };
             let (content, permits, waiting) = self.join_waiting(work);
-            match client.fill(&content) {
+            let written = client.fill(&content);
+            self.written = self.env.monotonic();
+            match written {
                 // The receiver is there: the other thread ends after this one.
                 Ok(()) => drop(self.filled.send(Filled { client, waiting })),
                 Err(error) => {
@@ -166,12 +203,14 @@ impl Filling {
         }
     }
 
-    /// Joins a micro-batch with those that wait behind it into one transaction.
-    fn join_waiting(&self, first: Work) -> (Content, Vec<OwnedSemaphorePermit>, Waiting) {
+    /// Joins a micro-batch with those that wait behind it, and those that come while a transaction
+    /// should wait for rows, into one transaction.
+    fn join_waiting(&mut self, first: Work) -> (Content, Vec<OwnedSemaphorePermit>, Waiting) {
         let Work { mut content, permit, done } = first;
         let (mut permits, mut waiting) = (vec![permit], vec![done]);
+        let begins = self.written + self.gap.get();
         while content.row_count() < ROWS_AHEAD as usize
-            && let Ok(next) = self.inbox.try_recv()
+            && let Some(next) = self.next(content.row_count(), begins)
         {
             content.append(next.content);
             permits.push(next.permit);
@@ -179,17 +218,29 @@ impl Filling {
         }
         (content, permits, Waiting(waiting))
     }
+
+    /// The next micro-batch: while there are few rows, if it comes by `time` on the monotonic
+    /// clock, otherwise if it is there already.
+    fn next(&self, rows: usize, time: Duration) -> Option<Work> {
+        let left = time.saturating_sub(self.env.monotonic());
+        match rows >= ENOUGH || left.is_zero() {
+            true => self.inbox.try_recv().ok(),
+            false => self.inbox.recv_timeout(left).ok(),
+        }
+    }
 }
 
 struct Ending {
     to_end: Receiver<Filled>,
     idle: Sender<Box<dyn Transactor>>,
     failed: Arc<AtomicBool>,
+    gap: Gap,
     env: Env,
 }
 
 impl Ending {
     fn run(self) {
+        let mut pacing = Pacing::default();
         // A flag of its own: the shared one may be set by a transaction that failed to fill, and
         // those before it must still be committed.
         let mut failed = false;
@@ -199,8 +250,13 @@ impl Ending {
                 waiting.fail(SinkError::AfterFailure);
                 continue;
             }
+            let asked = self.env.monotonic();
             match client.commit() {
-                Ok(()) => waiting.succeed(self.env.now_us()),
+                Ok(()) => {
+                    waiting.succeed(self.env.now_us());
+                    let now = self.env.monotonic();
+                    self.gap.set(pacing.ended(now.saturating_sub(asked), now));
+                }
                 Err(error) => {
                     failed = true;
                     self.failed.store(true, Ordering::Release);
@@ -232,6 +288,8 @@ mod tests {
         aborted: Mutex<Vec<u64>>,
         /// The commit of this one fails.
         fails: Option<u64>,
+        /// Commits take so many milliseconds.
+        busy_ms: AtomicU64,
     }
 
     struct Scripted {
@@ -257,6 +315,7 @@ mod tests {
                 }
                 return Err(SinkError::TransactionDropped);
             }
+            std::thread::sleep(Duration::from_millis(self.brokers.busy_ms.load(Ordering::Relaxed)));
             self.brokers.committed.lock().push(self.open);
             Ok(())
         }
@@ -320,6 +379,33 @@ mod tests {
         }
         assert_eq!(*brokers.filled.lock(), [(0, end_offsets(0)), (3, end_offsets(3))]);
         assert_eq!(*brokers.committed.lock(), [0, 3]);
+    }
+
+    #[tokio::test]
+    async fn where_brokers_are_busy_a_transaction_waits_for_more_rows() {
+        let brokers = Arc::new(Brokers::default());
+        let rotation = rotation(&brokers, &Arc::default(), 2);
+        let (mut ids, mut shares) = (0_u64.., false);
+        let mut id = || ids.next().expect("there is no last one");
+        for busy_ms in [0, 15] {
+            brokers.busy_ms.store(busy_ms, Ordering::Relaxed);
+            for _ in 0..20 {
+                let published = publish(&rotation, id()).await;
+                assert!(published.expect("it is acknowledged").is_ok());
+            }
+        }
+        // Several attempts: this machine may be busy, too.
+        for _ in 0..10 {
+            let first = id();
+            let one = publish(&rotation, first);
+            std::thread::sleep(Duration::from_millis(20));
+            let other = publish(&rotation, id());
+            for published in [one, other] {
+                assert!(published.await.expect("it is acknowledged").is_ok());
+            }
+            shares |= !brokers.committed.lock().contains(&first);
+        }
+        assert!(shares, "{:?}", brokers.committed.lock());
     }
 
     #[tokio::test]
