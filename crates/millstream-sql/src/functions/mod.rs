@@ -198,6 +198,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
         numbers::FUNCTIONS,
         parts::FUNCTIONS,
         regex::FUNCTIONS,
+        sequences::FUNCTIONS,
         spans::FUNCTIONS,
         surroundings::FUNCTIONS,
         text::FUNCTIONS,
@@ -253,7 +254,6 @@ fn scalar_aliases() -> Vec<Arc<ScalarUDF>> {
     };
     vec![
         alias(datafusion_spark::function::hash::sha1(), &["sha"]),
-        alias(nested::range::gen_series_udf(), &["sequence"]),
         alias(nested::remove::array_remove_all_udf(), &["array_remove"]),
     ]
 }
