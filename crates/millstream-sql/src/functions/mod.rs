@@ -39,6 +39,7 @@ mod interval_tries;
 mod java_formats;
 mod json;
 mod json_formats;
+mod lambda_variables;
 mod lambdas;
 mod like;
 mod listed;

@@ -19,7 +19,7 @@ use super::failing::can_fail;
 use super::operators::checked;
 use super::{
     argument_rules, cast_rules, common_types, decimals, grouping_keys, interval_casts,
-    interval_literals, outer_types, set_operations, zoned,
+    interval_literals, lambda_variables, outer_types, set_operations, zoned,
 };
 use crate::types::INTERVAL_FIELDS;
 
@@ -207,7 +207,7 @@ pub(crate) fn rewrite(
     let plan = plan.map_expressions(|expr| {
         let named = |expr: Expr| {
             let name = names.save(&expr);
-            let expr = expr.transform_up(|expr| change(expr, &schema))?;
+            let expr = lambda_variables::transform_up(expr, &schema, &change)?;
             Ok(expr.update_data(|expr| if is_values { expr } else { name.restore(expr) }))
         };
         match expr {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use super::brackets::Brackets;
-use super::lambda_calls::is_exists_call;
+use super::lambda_calls::{is_array_of_query, is_exists_call};
 use super::star_tokens::{self, ALL_COLUMNS};
 use super::token_ends::{keys_of_distinct, parenthesis_at_end, subquery_at_end};
 use super::typed_numbers::TypedNumber;
@@ -183,6 +183,8 @@ impl Extraction<'_> {
             Token::make_word(ALL_COLUMNS, None)
         } else if is_call_of_exists() {
             Token::make_word("exists", Some('`'))
+        } else if is_array_of_query(&self.cursor) {
+            Token::make_word("array", Some('`'))
         } else {
             lexeme.token.clone()
         };
