@@ -80,6 +80,7 @@ mod surroundings;
 mod text;
 mod time_bucket;
 mod time_pattern;
+mod time_tries;
 mod time_units;
 pub(crate) mod times_of_day;
 mod tries;

@@ -153,6 +153,13 @@ impl InZone<'_> {
             ("try_subtract", [time, span]) if is_moment(0) && is_span(1) => {
                 in_zone(zoned::TRY_MINUS, &[time, span])
             }
+            // As of the operator, it is the time between what clocks show.
+            ("try_subtract", [_, _]) if is_moment(0) && is_moment(1) => {
+                let mut call = call.clone();
+                let args = call.args.into_iter().map(|arg| self.clock(arg));
+                call.args = args.collect::<Result<_>>()?;
+                Ok(Some(called(call)))
+            }
             (TIME_ADD, [unit, count, time]) if is_moment(2) => match unit_of_literal(unit) {
                 // Hours and less are as long in any zone.
                 Some(TimeUnit::Microseconds(length)) if length < DAY_US => {
