@@ -39,6 +39,7 @@ mod interval_tries;
 mod java_formats;
 mod json;
 mod json_formats;
+mod json_keys;
 mod lambda_variables;
 mod lambdas;
 mod like;

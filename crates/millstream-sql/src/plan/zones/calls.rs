@@ -67,7 +67,7 @@ impl InZone<'_> {
         let is_moment = matches!(of, DataType::Timestamp(_, Some(_)));
         let is_local = matches!(of, DataType::Timestamp(_, None) | DataType::Date32);
         match call.name() {
-            "to_json" if holds_moment(of) && !has_moments_as_keys(of) => {
+            "to_json" if holds_moment(of) => {
                 let options = call.args.get(1).cloned().unwrap_or_else(null);
                 let args = vec![first.clone(), options];
                 Ok(Some(zoned::call(zoned::TO_JSON_IN_ZONE, args, self.zone)))
