@@ -93,7 +93,9 @@ pub(crate) mod variants;
 mod vectors;
 pub mod windows;
 mod xpath;
+mod year_letters;
 mod zone_letters;
+mod zone_reading;
 pub(crate) mod zoned;
 mod zones;
 
