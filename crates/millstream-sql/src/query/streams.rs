@@ -92,7 +92,7 @@ enum Clause {
     /// A parenthesis right within FROM, which may group joins.
     WithinFrom,
     Struct,
-    /// The arguments of `count`, whose `*` is no columns.
+    /// The arguments of `count`, whose `*` is no columns but behind DISTINCT.
     Counted,
     /// The names behind `* EXCEPT`.
     Except,
@@ -527,10 +527,11 @@ impl Extraction<'_> {
         is_minus
     }
 
-    /// True for a `*` among values, as in `struct(*)`; not that of `count(*)`.
+    /// True for a `*` among values, as in `struct(*)` and `count(DISTINCT *)`; not that of `count(*)`.
     fn stands_for_columns(&self) -> bool {
         let is_among_values = match self.clauses.last() {
             Some(Clause::Struct) => true,
+            Some(Clause::Counted) => return star_tokens::is_distinct_star(&self.cursor),
             Some(Clause::Other) => self.clauses.len() > 1,
             _ => false,
         };
