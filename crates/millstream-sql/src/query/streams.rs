@@ -527,7 +527,8 @@ impl Extraction<'_> {
         is_minus
     }
 
-    /// True for a `*` among values, as in `struct(*)` and `count(DISTINCT *)`; not that of `count(*)`.
+    /// True for a `*` among values, as in `struct(*)` and `count(DISTINCT *)`; not that of
+    /// `count(*)`.
     fn stands_for_columns(&self) -> bool {
         let is_among_values = match self.clauses.last() {
             Some(Clause::Struct) => true,
