@@ -1,5 +1,6 @@
 //! The SQL functions and operators of a query, with Spark's semantics: ANSI mode on, session time
-//! zone UTC. For sessions of another zone some have another form ([`zoned`]).
+//! zone UTC. For sessions of another zone some have another form ([`zoned`]), and so they have for
+//! those without ANSI mode ([`without_ansi`]).
 //!
 //! Three layers, each over the one before: what DataFusion brings, what `datafusion-spark` brings,
 //! and what is here because both differ from Spark or lack it. `docs/reference/functions.md` says
@@ -89,6 +90,7 @@ mod variant_types;
 pub(crate) mod variants;
 mod vectors;
 pub mod windows;
+pub(crate) mod without_ansi;
 mod xpath;
 mod zone_letters;
 pub(crate) mod zoned;
@@ -112,6 +114,7 @@ pub use held::held;
 pub use inserted::Inserted;
 pub(crate) use listed::LISTED;
 pub use session_zone::SessionZone;
+pub use without_ansi::WithoutAnsi;
 pub use zoned::{holds_moment, recorded_in, recorded_schema, shown_in};
 
 use crate::types::planner::SparkTypes;
@@ -240,6 +243,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     functions.extend(variant_get::functions());
     functions.extend(coerced::functions());
     functions.extend(collated::functions());
+    functions.extend(without_ansi::functions());
     functions.extend(zoned::functions());
     functions.extend(scalar_aliases());
     functions
