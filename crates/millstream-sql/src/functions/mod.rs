@@ -106,7 +106,7 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::optimizer::Analyzer;
 use datafusion_spark::planner::SparkFunctionPlanner;
 
-pub(crate) use aggregates::{MAX_FIRST, MIN_FIRST};
+pub(crate) use aggregates::{MAX_FIRST, MIN_FIRST, WRAPPING_SUM};
 pub use clock::{BatchClock, frozen};
 pub use decimals::KeepsDigits;
 pub(crate) use elements::known_as;

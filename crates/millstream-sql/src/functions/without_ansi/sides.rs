@@ -206,9 +206,7 @@ impl Sides<'_> {
 
     fn window(&self, call: &WindowFunction) -> Result<()> {
         match (call.fun.name(), call.params.args.as_slice()) {
-            ("lag" | "lead", [value, _, default, ..]) => {
-                check_kind(&self.types([value, default])?)
-            }
+            ("lag" | "lead", [value, _, default, ..]) => check_kind(&self.types([value, default])?),
             _ => Ok(()),
         }
     }
@@ -378,7 +376,8 @@ pub(in crate::functions) fn check_columns(
         LogicalPlan::Union(union) => {
             let width = union.schema.fields().len();
             (0..width).try_for_each(|at| {
-                let fields = union.inputs.iter().filter_map(|input| input.schema().fields().get(at));
+                let fields =
+                    union.inputs.iter().filter_map(|input| input.schema().fields().get(at));
                 check_kind(fields.map(|field| field.data_type()))
             })
         }

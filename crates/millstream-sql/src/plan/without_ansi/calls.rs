@@ -45,6 +45,10 @@ impl Query<'_> {
         if let Some(meant) = self.part(&call, &types)? {
             return Ok(Transformed::yes(meant));
         }
+        let is_written = classes::writes_decimals(call.name());
+        if is_written && types.iter().any(has_short_texts) {
+            return Err(refused("a text of a value with DECIMALs in it"));
+        }
         match classes::is_known(call.name()) {
             true => Ok(Transformed::no(Expr::ScalarFunction(call))),
             false => Err(refused(&format!("function `{}`", known_as(call.name())))),

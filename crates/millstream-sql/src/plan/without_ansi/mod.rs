@@ -5,7 +5,8 @@
 //! [`check_subqueries`], while they are there. When types have been checked, each expression is one
 //! of three:
 //!
-//! - it is the same in both modes, or an error in ANSI mode and so here ([`classes`]);
+//! - it is the same in both modes, or an error in ANSI mode and so here ([`classes`],
+//!   [`scalars`]);
 //! - it wraps around or is NULL where ANSI mode has an error, and becomes a form that does so
 //!   ([`calls`], [`casts`]);
 //! - nothing is known of it, and the query is refused. So is one with a function that nobody has
@@ -16,10 +17,12 @@
 mod calls;
 mod casts;
 mod classes;
+mod scalars;
 #[cfg(test)]
 mod tests;
 
 use std::iter::once;
+use std::ops::ControlFlow;
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -34,10 +37,45 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Expr, ExprSchemable, LogicalPlan, Operator, WindowFunctionDefinition,
 };
+use datafusion::sql::sqlparser::ast::{self, TypedString, Value, visit_expressions};
 
 use crate::functions::WithoutAnsi;
 use crate::functions::rules::rewrite;
 use crate::functions::without_ansi::{self, NONZERO, SUBTRACT};
+use crate::query::prepared::PreparedQuery;
+use crate::types::planner::spark_type_of;
+use crate::values::calendar::{parse_date, parse_timestamp, parse_timestamp_ntz};
+
+/// Refuses `DATE'x'`: to the planner it is a cast, of which there is an error in both modes where
+/// it is a literal.
+pub(super) fn check_literals(prepared: &PreparedQuery, state: &SessionState) -> Result<()> {
+    if !WithoutAnsi::is_in(state.config_options()) {
+        return Ok(());
+    }
+    let found = visit_expressions(&prepared.statement, |expr: &ast::Expr| match expr {
+        ast::Expr::TypedString(literal) if !is_readable(literal) => {
+            ControlFlow::Break(literal.to_string())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    match found {
+        ControlFlow::Break(literal) => plan_err!("{literal} has no value (INVALID_TYPED_LITERAL)"),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+fn is_readable(literal: &TypedString) -> bool {
+    let (Value::SingleQuotedString(text) | Value::DoubleQuotedString(text)) = &literal.value.value
+    else {
+        return true;
+    };
+    match spark_type_of(&literal.data_type) {
+        Ok(DataType::Date32) => parse_date(text).is_some(),
+        Ok(DataType::Timestamp(_, Some(_))) => parse_timestamp(text).is_some(),
+        Ok(DataType::Timestamp(_, None)) => parse_timestamp_ntz(text).is_some(),
+        _ => true,
+    }
+}
 
 /// Refuses `x IN (SELECT ...)` of values that are not of one kind.
 pub(super) fn check_subqueries(plan: &LogicalPlan, state: &SessionState) -> Result<()> {
