@@ -388,6 +388,7 @@ pub(super) const SCALARS: &[&str] = &[
     "zeroifnull",
 ];
 
-/// How the names of more such functions begin: variables, texts by a collation, and sketches.
+/// How the names of more such functions begin: variables, texts by a collation, decimals that keep
+/// their digits, and sketches.
 pub(super) const BEGINNINGS: &[&str] =
-    &["__collated_", "__variable_", "hll_", "kll_", "theta_", "tuple_"];
+    &["__collated_", "__variable_", "hll_", "kept_", "kll_", "theta_", "tuple_"];

@@ -136,7 +136,7 @@ fn what_is_not_known_is_refused_with_the_way_around_it() {
         "SELECT CAST(1 AS FLOAT) = 1",
         "SELECT 1 AS a UNION ALL SELECT '2'",
         "SELECT * FROM VALUES (1), ('2') AS t(a)",
-        "SELECT 1 WHERE 'a' IN (SELECT id FROM range(3))",
+        "SELECT id FROM range(3) WHERE 'a' IN (SELECT id FROM range(3))",
         "SELECT CAST(array(CAST(0 AS DECIMAL(20, 10))) AS STRING)",
     ] {
         let refused = planned(query, false).expect_err(query);
