@@ -41,6 +41,7 @@ impl AnalyzerRule for SparkLiterals {
                 // DataFusion requires a BIGINT as the count of a LIMIT.
                 LogicalPlan::Limit(_) => rewrite(plan, |expr, _| Ok(Transformed::no(expr))),
                 LogicalPlan::Union(union) => {
+                    let union = without_ansi::united(union, options)?;
                     let union = LogicalPlan::Union(common_types::of_union(union)?);
                     rewrite(union, |expr, _| Ok(Transformed::no(expr)))
                 }

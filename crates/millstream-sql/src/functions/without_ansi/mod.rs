@@ -1,12 +1,14 @@
 //! Sessions without ANSI mode (`spark.sql.ansi.enabled = false`).
 //!
 //! Two things are different there. What values of several types become is: so [`sides`] looks at
-//! them before types are coerced, and refuses those of which it is not known that it is the same.
+//! them before types are coerced, as [`columns`] does where several make a column, and those of
+//! which it is not known what they become are refused.
 //! And what is an error with ANSI mode is NULL, or wraps around: so the functions here stand in the
 //! place of those that fail ([`numbers`], [`casts`]). No text names them; [`crate::plan`] puts them
 //! into a plan.
 
 mod casts;
+mod columns;
 mod numbers;
 mod sides;
 
@@ -23,9 +25,10 @@ use super::decimals::DecimalOperation;
 use super::define::without_options;
 
 pub(crate) use casts::is_short_text;
+pub(super) use columns::{check_columns, united};
 pub(crate) use numbers::{ABS, ADD, MAKE_DATE, MULTIPLY, NONZERO, SUBTRACT};
 pub(crate) use sides::check_kind;
-pub(super) use sides::{check_columns, taken};
+pub(super) use sides::taken;
 
 /// Among the options of a session, says that it has no ANSI mode.
 #[derive(Clone, Debug)]

@@ -1,42 +1,39 @@
 //! Values of several types beside each other, before types are coerced.
 //!
-//! With ANSI mode a STRING becomes what is beside it, and without it both become STRINGs, or it a
-//! number of another type. So a STRING is compared with a value of another type as Spark does it,
-//! and anywhere else both have to be of one kind. So have FLOATs and whole numbers, which without
-//! ANSI mode are FLOATs and not DOUBLEs.
+//! With ANSI mode a STRING becomes what is beside it. Without it, it is compared as a value of the
+//! type of the other side, and where both are values of one column, argument or list, numbers and
+//! times become STRINGs. Elsewhere both have to be of one kind. So have FLOATs and whole numbers,
+//! which without ANSI mode are FLOATs and not DOUBLEs.
 
 use std::iter::once;
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{
-    DFSchema, DataFusionError, NullEquality, Result, plan_datafusion_err, plan_err,
-};
+use datafusion::common::{DFSchema, DataFusionError, Result, plan_datafusion_err, plan_err};
 use datafusion::logical_expr::expr::{
     Between, BinaryExpr, Case, Cast, InList, InSubquery, ScalarFunction, SetComparison,
     WindowFunction,
 };
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, cast};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator, cast};
 
 use super::super::known_as;
 use super::WithoutAnsi;
 use crate::types::spark_type;
 
-/// Functions whose arguments have a common type. Names of DataFusion's are among them.
-const OF_ONE_TYPE: &[&str] = &[
-    "array",
+/// Functions whose arguments have a common type, which is STRING where one is. Names of DataFusion's
+/// are among them.
+const OF_ONE_TYPE: &[&str] = &["array", "coalesce", "ifnull", "make_array", "nvl"];
+
+/// Functions whose arguments have a common type, and STRINGs none with others.
+const OF_ONE_KIND: &[&str] = &[
     "array_concat",
     "array_except",
     "array_intersect",
     "array_union",
     "arrays_overlap",
-    "coalesce",
     "greatest",
-    "ifnull",
     "least",
-    "make_array",
     "map_concat",
-    "nvl",
 ];
 
 /// Functions of two numbers, of whose types that of the result is made.
@@ -57,7 +54,7 @@ const COMPARING: &[&str] = &["equal_null", "nullif"];
 
 /// What becomes of two values that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Beside {
+pub(super) enum Beside {
     /// The same as with ANSI mode.
     Same,
     /// The STRING becomes a value of the other one's type.
@@ -66,7 +63,7 @@ enum Beside {
     Unknown,
 }
 
-fn compared(one: &DataType, other: &DataType) -> Beside {
+pub(super) fn compared(one: &DataType, other: &DataType) -> Beside {
     match (one.is_string(), other.is_string()) {
         _ if one.is_null() || other.is_null() => Beside::Same,
         (true, false) => text_beside(other),
@@ -116,8 +113,21 @@ fn are_of_one_kind(one: &DataType, other: &DataType) -> bool {
     }
 }
 
+/// Whether values of these types become STRINGs where they are beside each other: some are STRINGs,
+/// and the others numbers or times.
+pub(super) fn become_texts(types: &[DataType]) -> bool {
+    let is_written = |of: &DataType| {
+        let is_time = matches!(of, DataType::Date32 | DataType::Timestamp(..));
+        of.is_numeric() || is_time || of.is_string() || of.is_null()
+    };
+    let is_text = |of: &DataType| of.is_string() || of.is_null();
+    types.iter().any(DataType::is_string)
+        && types.iter().all(is_written)
+        && !types.iter().all(is_text)
+}
+
 /// What is beside each other and not of one kind.
-fn refused(one: &DataType, other: &DataType) -> DataFusionError {
+pub(super) fn refused(one: &DataType, other: &DataType) -> DataFusionError {
     plan_datafusion_err!(
         "{} beside {} is not supported where spark.sql.ansi.enabled is false; cast one to the type \
          of the other, CAST(x AS {}), or write SET spark.sql.ansi.enabled = true",
@@ -175,6 +185,13 @@ impl Sides<'_> {
             Expr::BinaryExpr(binary) => self.binary(binary),
             Expr::Between(between) => self.between(between),
             Expr::Case(case) => self.case(case),
+            Expr::InList(InList { expr, list, negated }) => {
+                let mut all = self.together(once(*expr).chain(list).collect())?;
+                let list = all.split_off(1);
+                let expr = Box::new(all.swap_remove(0));
+                Ok(Expr::InList(InList { expr, list, negated }))
+            }
+            Expr::ScalarFunction(call) => self.call(call).map(Expr::ScalarFunction),
             other => {
                 self.check(&other)?;
                 Ok(other)
@@ -185,9 +202,6 @@ impl Sides<'_> {
     /// Refuses what has values of several kinds that only a cast makes equal.
     fn check(&self, expr: &Expr) -> Result<()> {
         match expr {
-            Expr::InList(InList { expr, list, .. }) => {
-                check_kind(&self.types(once(expr.as_ref()).chain(list))?)
-            }
             Expr::InSubquery(InSubquery { expr, subquery, .. })
             | Expr::SetComparison(SetComparison { expr, subquery, .. }) => {
                 let one = self.type_of(expr)?;
@@ -199,9 +213,22 @@ impl Sides<'_> {
                 _ => Ok(()),
             },
             Expr::WindowFunction(call) => self.window(call),
-            Expr::ScalarFunction(call) => self.call(call),
             _ => Ok(()),
         }
+    }
+
+    /// Values of one argument, list or column: STRINGs, if one is, else all of one kind.
+    fn together(&self, values: Vec<Expr>) -> Result<Vec<Expr>> {
+        let types = self.types(&values)?;
+        if !become_texts(&types) {
+            check_kind(&types)?;
+            return Ok(values);
+        }
+        let text = |(value, of): (Expr, DataType)| match of.is_string() || of.is_null() {
+            true => value,
+            false => cast(value, DataType::Utf8),
+        };
+        Ok(values.into_iter().zip(types).map(text).collect())
     }
 
     fn window(&self, call: &WindowFunction) -> Result<()> {
@@ -289,44 +316,61 @@ impl Sides<'_> {
 
     fn case(&self, case: Case) -> Result<Expr> {
         let Case { expr, when_then_expr, else_expr } = case;
-        let thens = when_then_expr.iter().map(|(_, then)| &**then);
-        check_kind(&self.types(thens.chain(else_expr.as_deref()))?)?;
+        let (whens, thens): (Vec<_>, Vec<_>) =
+            when_then_expr.into_iter().map(|(when, then)| (*when, *then)).unzip();
+        let count = thens.len();
+        let results = thens.into_iter().chain(else_expr.map(|expr| *expr)).collect();
+        let mut results = self.together(results)?;
+        let else_expr = results.split_off(count).pop().map(Box::new);
         let of = expr.as_ref().map(|expr| self.type_of(expr)).transpose()?;
-        let compared = |(when, then): (Box<Expr>, Box<Expr>)| -> Result<(Box<Expr>, Box<Expr>)> {
-            match &of {
-                Some(of) => Ok((Box::new(self.beside(of, *when)?), then)),
-                None => Ok((when, then)),
-            }
+        let compared = |when: Expr| match &of {
+            Some(of) => self.beside(of, when),
+            None => Ok(when),
         };
-        let when_then_expr = when_then_expr.into_iter().map(compared).collect::<Result<_>>()?;
+        let whens = whens.into_iter().map(compared).collect::<Result<Vec<Expr>>>()?;
+        let pairs = whens.into_iter().zip(results);
+        let when_then_expr = pairs.map(|(when, then)| (Box::new(when), Box::new(then))).collect();
         Ok(Expr::Case(Case { expr, when_then_expr, else_expr }))
     }
 
-    fn call(&self, call: &ScalarFunction) -> Result<()> {
-        let name = call.name();
-        let types = || self.types(&call.args);
-        match name {
-            "concat" => {
-                let types = types()?;
-                match types.iter().any(|of| matches!(of, DataType::List(_))) {
-                    true => check_kind(&types),
-                    false => Ok(()),
-                }
+    /// A call whose arguments are as they should be.
+    fn call(&self, call: ScalarFunction) -> Result<ScalarFunction> {
+        let ScalarFunction { func, mut args } = call;
+        match func.name() {
+            name if OF_ONE_TYPE.contains(&name) => args = self.together(args)?,
+            "nvl2" | "if" if args.len() > 1 => {
+                let results = args.split_off(1);
+                args.extend(self.together(results)?);
             }
-            "nvl2" | "if" => check_kind(types()?.iter().skip(1)),
             "map" => {
-                let types = types()?;
-                check_kind(types.iter().step_by(2))?;
-                check_kind(types.iter().skip(1).step_by(2))
+                let is_key = |at: &usize| at.is_multiple_of(2);
+                let (keys, values): (Vec<_>, Vec<_>) =
+                    args.into_iter().enumerate().partition(|(at, _)| is_key(at));
+                let part = |part: Vec<(usize, Expr)>| {
+                    self.together(part.into_iter().map(|(_, value)| value).collect())
+                };
+                let (keys, mut values) = (part(keys)?, part(values)?.into_iter());
+                args = keys.into_iter().flat_map(|key| once(key).chain(values.next())).collect();
             }
-            name if OF_ONE_TYPE.contains(&name) => check_kind(&types()?),
-            name if OF_NUMBERS.contains(&name) => check_sum(&types()?),
-            "date_add" | "date_sub" => check_sum(types()?.get(1..).unwrap_or_default()),
-            name if COMPARING.contains(&name) => match types()?.as_slice() {
-                [one, other] if compared(one, other) != Beside::Same => Err(refused(one, other)),
-                _ => Ok(()),
+            name => self.check_call(name, &args)?,
+        }
+        Ok(ScalarFunction { func, args })
+    }
+
+    /// Refuses arguments of several kinds that only a cast makes equal.
+    fn check_call(&self, name: &str, args: &[Expr]) -> Result<()> {
+        let is_list = |of: &DataType| matches!(of, DataType::List(_));
+        let types = self.types(args)?;
+        match (name, types.as_slice()) {
+            ("concat", types) if types.iter().any(is_list) => check_kind(types),
+            ("date_add" | "date_sub", [_, days]) => check_sum(std::slice::from_ref(days)),
+            (name, types) if OF_ONE_KIND.contains(&name) => check_kind(types),
+            (name, types) if OF_NUMBERS.contains(&name) => check_sum(types),
+            (name, [one, other]) if COMPARING.contains(&name) => match compared(one, other) {
+                Beside::Same => Ok(()),
+                _ => Err(refused(one, other)),
             },
-            name => check_element(name, &types()?),
+            (name, types) => check_element(name, types),
         }
     }
 }
@@ -364,69 +408,6 @@ fn check_element(name: &str, types: &[DataType]) -> Result<()> {
     }
 }
 
-/// Refuses a node that brings values of several kinds into one column.
-pub(in crate::functions) fn check_columns(
-    plan: &LogicalPlan,
-    options: &ConfigOptions,
-) -> Result<()> {
-    if !WithoutAnsi::is_in(options) {
-        return Ok(());
-    }
-    match plan {
-        LogicalPlan::Union(union) => {
-            let width = union.schema.fields().len();
-            (0..width).try_for_each(|at| {
-                let fields =
-                    union.inputs.iter().filter_map(|input| input.schema().fields().get(at));
-                check_kind(fields.map(|field| field.data_type()))
-            })
-        }
-        LogicalPlan::RecursiveQuery(query) => {
-            let fields = query.static_term.schema().fields().iter();
-            let mut pairs = fields.zip(query.recursive_term.schema().fields());
-            pairs.try_for_each(|(one, other)| check_kind([one.data_type(), other.data_type()]))
-        }
-        LogicalPlan::Values(values) => {
-            let columns = values.schema.fields().len();
-            (0..columns).try_for_each(|at| {
-                let cells = values.values.iter().filter_map(|row| row.get(at));
-                let types = cells.map(|cell| of_cell(cell, &values.schema));
-                check_kind(&types.collect::<Result<Vec<_>>>()?)
-            })
-        }
-        LogicalPlan::Join(join) => {
-            let (left, right) = (join.left.schema(), join.right.schema());
-            // INTERSECT and EXCEPT have common types, and do not compare as `=` does.
-            let is_set = join.null_equality == NullEquality::NullEqualsNull;
-            join.on.iter().try_for_each(|(one, other)| {
-                let (one, other) = (type_in(one, left)?, type_in(other, right)?);
-                match compared(&one, &other) {
-                    Beside::Same if !is_set => Ok(()),
-                    Beside::Same => check_kind([&one, &other]),
-                    _ => Err(refused(&one, &other)),
-                }
-            })
-        }
-        _ => Ok(()),
-    }
-}
-
-fn type_in(expr: &Expr, schema: &DFSchema) -> Result<DataType> {
-    expr.get_type(schema)
-}
-
-/// The type of a cell of VALUES, without the cast to the type of its column that was added to it.
-fn of_cell(cell: &Expr, schema: &DFSchema) -> Result<DataType> {
-    let of = cell.get_type(schema)?;
-    match cell {
-        Expr::Cast(Cast { expr, .. }) => match expr.get_type(schema)? {
-            inner if inner.is_numeric() && !of.is_numeric() => Ok(inner),
-            _ => Ok(of),
-        },
-        _ => Ok(of),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -449,6 +430,25 @@ mod tests {
             assert_eq!(compared(&DataType::Utf8, &other), expected, "{other}");
             assert_eq!(compared(&other, &DataType::Utf8), expected, "{other}");
         }
+    }
+
+    #[test]
+    fn numbers_and_times_become_texts_beside_texts() {
+        let text = DataType::Utf8;
+        for (other, expected) in [
+            (DataType::Int64, true),
+            (DataType::Date32, true),
+            (timestamp(), true),
+            (DataType::Boolean, false),
+            (DataType::Binary, false),
+            (list_of(DataType::Utf8), false),
+            (DataType::Null, false),
+            (DataType::Utf8, false),
+        ] {
+            assert_eq!(become_texts(&[text.clone(), other.clone()]), expected, "{other}");
+        }
+        assert!(become_texts(&[DataType::Float32, DataType::Int32, text]));
+        assert!(!become_texts(&[DataType::Int64, DataType::Date32]));
     }
 
     #[test]

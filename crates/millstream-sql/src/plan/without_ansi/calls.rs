@@ -108,7 +108,8 @@ impl Query<'_> {
             ("unix_timestamp", [text, rest @ ..]) if is_text => {
                 let pattern = rest.first().cloned().unwrap_or_else(|| lit(DEFAULT_PATTERN));
                 let moment = self.named("try_to_timestamp", vec![text.clone(), pattern])?;
-                self.named("unix_seconds", vec![moment]).map(Some)
+                let function = Arc::clone(&call.func);
+                Ok(Some(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![moment]))))
             }
             _ => Ok(None),
         }
