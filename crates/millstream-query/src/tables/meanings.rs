@@ -2,8 +2,8 @@
 //! the query names that was made under other ones.
 //!
 //! Spark keeps with a temporary view and with a function the settings of the session at the time
-//! that made it, and reads its texts of timestamps and computes by those. Here the words of both are
-//! read where they are used. So what was made under other settings than the query's is refused.
+//! that made it, and reads its texts of timestamps and computes by those. Here the words of both
+//! are read where they are used. So what was made under other settings than the query's is refused.
 
 use std::collections::BTreeSet;
 

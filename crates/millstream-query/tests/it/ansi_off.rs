@@ -46,7 +46,7 @@ async fn the_mode_is_true_or_false() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut session = session(directory.path());
     for (text, expected) in [
-        ("SET spark.sql.ansi.enabled = maybe; SELECT 1", "true"),
+        ("SET spark.sql.ansi.enabled = maybe; SELECT 1", "maybe"),
         ("EXECUTE IMMEDIATE 'SET spark.sql.ansi.enabled = false'; SELECT 1", "ANSI mode"),
     ] {
         match run(&mut session, text).await {

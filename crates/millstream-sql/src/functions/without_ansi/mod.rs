@@ -2,10 +2,9 @@
 //!
 //! Two things are different there. What values of several types become is: so [`sides`] looks at
 //! them before types are coerced, as [`columns`] does where several make a column, and those of
-//! which it is not known what they become are refused.
-//! And what is an error with ANSI mode is NULL, or wraps around: so the functions here stand in the
-//! place of those that fail ([`numbers`], [`casts`]). No text names them; [`crate::plan`] puts them
-//! into a plan.
+//! which it is not known what they become are refused. And what is an error with ANSI mode is NULL,
+//! or wraps around: so the functions here stand in the place of those that fail ([`numbers`],
+//! [`casts`]). No text names them; [`crate::plan`] puts them into a plan.
 
 mod casts;
 mod columns;
@@ -23,6 +22,7 @@ use datafusion::logical_expr::{Expr, ScalarUDF};
 use super::cast::cast_expr;
 use super::decimals::DecimalOperation;
 use super::define::without_options;
+pub(crate) use super::nested_casts::is_another_order;
 
 pub(crate) use casts::is_short_text;
 pub(super) use columns::{check_columns, united};

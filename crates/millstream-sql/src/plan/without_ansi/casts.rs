@@ -7,7 +7,7 @@ use datafusion::logical_expr::Expr;
 
 use super::{Query, refused};
 use crate::functions::holds_moment;
-use crate::functions::without_ansi::{self, is_short_text};
+use crate::functions::without_ansi::{self, is_another_order, is_short_text};
 use crate::types::is_variant;
 
 /// How values are cast.
@@ -49,7 +49,12 @@ pub(super) fn form(from: &DataType, to: &DataType) -> Form {
         (Struct(from), Struct(to)) if from.len() == to.len() => {
             let pairs = from.iter().zip(to);
             let forms = pairs.map(|(from, to)| form(from.data_type(), to.data_type()));
-            forms.fold(Form::Total, Form::with)
+            match forms.fold(Form::Total, Form::with) {
+                form @ (Form::Total | Form::Strict) => form,
+                // Its fields are found by their names.
+                _ if is_another_order(from, to) => Form::Unknown,
+                form => form,
+            }
         }
         (from, to) if to.is_string() => to_text(from),
         (from, to) if to.is_signed_integer() => to_whole(from, to),

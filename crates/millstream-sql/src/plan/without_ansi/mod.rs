@@ -166,7 +166,9 @@ impl Query<'_> {
 
     /// A divisor that is NULL where it is zero.
     fn nonzero(&self, divisor: Expr) -> Result<Expr> {
-        match self.type_of(&divisor)?.is_numeric() {
+        let of = self.type_of(&divisor)?;
+        let is_decimal = matches!(of, DataType::Decimal128(..));
+        match of.is_signed_integer() || of.is_floating() || is_decimal {
             true => Ok(without_ansi::call(NONZERO, vec![divisor])),
             false => Ok(divisor),
         }
