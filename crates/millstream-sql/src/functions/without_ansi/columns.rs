@@ -10,28 +10,25 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Union};
 
 use super::super::common_types::with_types;
 use super::WithoutAnsi;
-use super::sides::{Beside, become_texts, check_kind, compared, refused};
+use super::kinds::{Beside, check_kind, common, compared, refused};
 
-/// A UNION whose columns are STRINGs where a query has STRINGs in them, else all of one kind.
+/// A UNION whose columns are of the types that they have without ANSI mode.
 pub(in crate::functions) fn united(union: Union, options: &ConfigOptions) -> Result<Union> {
     if !WithoutAnsi::is_in(options) {
         return Ok(union);
     }
     let width = union.schema.fields().len();
-    let mut texts = vec![None; width];
-    for (at, text) in texts.iter_mut().enumerate() {
+    let of_column = |at: usize| {
         let fields = union.inputs.iter().filter_map(|input| input.schema().fields().get(at));
         let types: Vec<DataType> = fields.map(|field| field.data_type().clone()).collect();
-        match become_texts(&types) {
-            true => *text = Some(DataType::Utf8),
-            false => check_kind(&types)?,
-        }
-    }
+        common(&types)
+    };
+    let types: Vec<Option<DataType>> = (0..width).map(of_column).collect::<Result<_>>()?;
     let is_fit = |input: &Arc<LogicalPlan>| input.schema().fields().len() == width;
-    if texts.iter().all(Option::is_none) || !union.inputs.iter().all(is_fit) {
+    if types.iter().all(Option::is_none) || !union.inputs.iter().all(is_fit) {
         return Ok(union);
     }
-    let inputs = union.inputs.iter().map(|input| with_types(input, &texts).map(Arc::new));
+    let inputs = union.inputs.iter().map(|input| with_types(input, &types).map(Arc::new));
     Union::try_new_with_loose_types(inputs.collect::<Result<_>>()?)
 }
 

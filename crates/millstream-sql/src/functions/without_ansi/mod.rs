@@ -1,13 +1,14 @@
 //! Sessions without ANSI mode (`spark.sql.ansi.enabled = false`).
 //!
-//! Two things are different there. What values of several types become is: so [`sides`] looks at
-//! them before types are coerced, as [`columns`] does where several make a column, and those of
-//! which it is not known what they become are refused. And what is an error with ANSI mode is NULL,
-//! or wraps around: so the functions here stand in the place of those that fail ([`numbers`],
-//! [`casts`]). No text names them; [`crate::plan`] puts them into a plan.
+//! Two things are different there. What values of several types become is ([`kinds`]): so [`sides`]
+//! looks at them before types are coerced, as [`columns`] does where several make a column, and
+//! those of which it is not known what they become are refused. And what is an error with ANSI mode
+//! is NULL, or wraps around: so the functions here stand in the place of those that fail
+//! ([`numbers`], [`casts`]). No text names them; [`crate::plan`] puts them into a plan.
 
 mod casts;
 mod columns;
+mod kinds;
 mod numbers;
 mod sides;
 
@@ -26,8 +27,8 @@ pub(crate) use super::nested_casts::is_another_order;
 
 pub(crate) use casts::is_short_text;
 pub(super) use columns::{check_columns, united};
+pub(crate) use kinds::check_kind;
 pub(crate) use numbers::{ABS, ADD, MAKE_DATE, MULTIPLY, NONZERO, SUBTRACT};
-pub(crate) use sides::check_kind;
 pub(super) use sides::taken;
 
 /// Among the options of a session, says that it has no ANSI mode.

@@ -2,14 +2,14 @@
 //!
 //! With ANSI mode a STRING becomes what is beside it. Without it, it is compared as a value of the
 //! type of the other side, and where both are values of one column, argument or list, numbers and
-//! times become STRINGs. Elsewhere both have to be of one kind. So have FLOATs and whole numbers,
-//! which without ANSI mode are FLOATs and not DOUBLEs.
+//! times become STRINGs. FLOATs and whole numbers are FLOATs then, and not DOUBLEs. Elsewhere both
+//! have to be of one kind.
 
 use std::iter::once;
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{DFSchema, DataFusionError, Result, plan_datafusion_err, plan_err};
+use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::logical_expr::expr::{
     Between, BinaryExpr, Case, Cast, InList, InSubquery, ScalarFunction, SetComparison,
     WindowFunction,
@@ -18,7 +18,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, Operator, cast};
 
 use super::super::known_as;
 use super::WithoutAnsi;
-use crate::types::spark_type;
+use super::kinds::{Beside, check_kind, common, compared, gives_way, refused};
 
 /// Functions whose arguments have a common type, which is STRING where one is. Names of DataFusion's
 /// are among them.
@@ -51,108 +51,6 @@ const OF_NUMBERS: &[&str] = &[
 
 /// Functions that compare their two arguments.
 const COMPARING: &[&str] = &["equal_null", "nullif"];
-
-/// What becomes of two values that are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beside {
-    /// The same as with ANSI mode.
-    Same,
-    /// The STRING becomes a value of the other one's type.
-    TextAsOther,
-    /// It is not known to be the same.
-    Unknown,
-}
-
-pub(super) fn compared(one: &DataType, other: &DataType) -> Beside {
-    match (one.is_string(), other.is_string()) {
-        _ if one.is_null() || other.is_null() => Beside::Same,
-        (true, false) => text_beside(other),
-        (false, true) => text_beside(one),
-        _ if are_of_one_kind(one, other) => Beside::Same,
-        _ => Beside::Unknown,
-    }
-}
-
-fn text_beside(other: &DataType) -> Beside {
-    match other {
-        DataType::Boolean
-        | DataType::Date32
-        | DataType::Timestamp(..)
-        | DataType::Float64
-        | DataType::Decimal128(..) => Beside::Same,
-        DataType::Float32 => Beside::TextAsOther,
-        whole if whole.is_signed_integer() => Beside::TextAsOther,
-        _ => Beside::Unknown,
-    }
-}
-
-/// Whether values of both types have the same common type in both modes.
-fn are_of_one_kind(one: &DataType, other: &DataType) -> bool {
-    use DataType::{Date32, Duration, Float32, Interval, List, Map, Struct, Timestamp};
-    let is_time = |of: &DataType| matches!(of, Date32 | Timestamp(..));
-    let is_span = |of: &DataType| matches!(of, Duration(_) | Interval(_));
-    match (one, other) {
-        (one, other) if one == other || one.is_null() || other.is_null() => true,
-        (Float32, whole) | (whole, Float32) if whole.is_signed_integer() => false,
-        (List(one), List(other)) | (Map(one, _), Map(other, _)) => {
-            are_of_one_kind(one.data_type(), other.data_type())
-        }
-        (Struct(one), Struct(other)) => {
-            let mut pairs = one.iter().zip(other);
-            one.len() == other.len()
-                && pairs.all(|(one, other)| are_of_one_kind(one.data_type(), other.data_type()))
-        }
-        (one, other) => {
-            let both = |is: &dyn Fn(&DataType) -> bool| is(one) && is(other);
-            both(&DataType::is_numeric)
-                || both(&DataType::is_string)
-                || both(&DataType::is_binary)
-                || both(&is_time)
-                || both(&is_span)
-        }
-    }
-}
-
-/// Whether values of these types become STRINGs where they are beside each other: some are STRINGs,
-/// and the others numbers or times.
-pub(super) fn become_texts(types: &[DataType]) -> bool {
-    let is_written = |of: &DataType| {
-        let is_time = matches!(of, DataType::Date32 | DataType::Timestamp(..));
-        of.is_numeric() || is_time || of.is_string() || of.is_null()
-    };
-    let is_text = |of: &DataType| of.is_string() || of.is_null();
-    types.iter().any(DataType::is_string)
-        && types.iter().all(is_written)
-        && !types.iter().all(is_text)
-}
-
-/// What is beside each other and not of one kind.
-pub(super) fn refused(one: &DataType, other: &DataType) -> DataFusionError {
-    plan_datafusion_err!(
-        "{} beside {} is not supported where spark.sql.ansi.enabled is false; cast one to the type \
-         of the other, CAST(x AS {}), or write SET spark.sql.ansi.enabled = true",
-        spark_type(one),
-        spark_type(other),
-        spark_type(if one.is_string() { other } else { one })
-    )
-}
-
-/// Refuses types that are not all of one kind.
-pub(crate) fn check_kind<'a>(types: impl IntoIterator<Item = &'a DataType>) -> Result<()> {
-    let mut known = types.into_iter().filter(|of| !of.is_null());
-    let Some(first) = known.next() else { return Ok(()) };
-    let mut seen = vec![first];
-    for of in known {
-        // Of three numbers the first may be a DOUBLE, which hides a FLOAT from the others.
-        if let Some(one) = seen.iter().find(|one| !are_of_one_kind(one, of)) {
-            return Err(refused(one, of));
-        }
-        if !seen.contains(&of) {
-            seen.push(of);
-        }
-    }
-    Ok(())
-}
 
 /// `expr`, whose parts are as they should be already, as a session without ANSI mode takes it.
 pub(in crate::functions) fn taken(
@@ -217,18 +115,15 @@ impl Sides<'_> {
         }
     }
 
-    /// Values of one argument, list or column: STRINGs, if one is, else all of one kind.
+    /// Values of one argument, list or column.
     fn together(&self, values: Vec<Expr>) -> Result<Vec<Expr>> {
         let types = self.types(&values)?;
-        if !become_texts(&types) {
-            check_kind(&types)?;
-            return Ok(values);
-        }
-        let text = |(value, of): (Expr, DataType)| match of.is_string() || of.is_null() {
-            true => value,
-            false => cast(value, DataType::Utf8),
+        let Some(to) = common(&types)? else { return Ok(values) };
+        let cast_to = |(value, of): (Expr, DataType)| {
+            let stays = of.is_null() || of == to || (of.is_string() && to.is_string());
+            if stays { value } else { cast(value, to.clone()) }
         };
-        Ok(values.into_iter().zip(types).map(text).collect())
+        Ok(values.into_iter().zip(types).map(cast_to).collect())
     }
 
     fn window(&self, call: &WindowFunction) -> Result<()> {
@@ -243,7 +138,7 @@ impl Sides<'_> {
         let given = self.type_of(&other)?;
         match compared(of, &given) {
             Beside::Same => Ok(other),
-            Beside::TextAsOther if given.is_string() => Ok(cast(other, of.clone())),
+            Beside::Cast if gives_way(&given, of) => Ok(cast(other, of.clone())),
             _ => Err(refused(of, &given)),
         }
     }
@@ -261,7 +156,7 @@ impl Sides<'_> {
             | Op::GtEq
             | Op::IsDistinctFrom
             | Op::IsNotDistinctFrom => {
-                if types[0].is_string() {
+                if gives_way(&types[0], &types[1]) {
                     (self.beside(&types[1], *left)?, *right)
                 } else {
                     (*left, self.beside(&types[0], *right)?)
@@ -269,8 +164,14 @@ impl Sides<'_> {
             }
             Op::Plus | Op::Minus | Op::Multiply | Op::Divide | Op::Modulo => {
                 self.check_text_as_long([&left, &right])?;
-                check_sum(&types)?;
-                (*left, *right)
+                match &types {
+                    [one, other] if one.is_string() || other.is_string() => {
+                        return Err(refused(one, other));
+                    }
+                    [one, other] if gives_way(one, other) => (cast(*left, other.clone()), *right),
+                    [one, other] if gives_way(other, one) => (*left, cast(*right, one.clone())),
+                    _ => (*left, *right),
+                }
             }
             Op::And | Op::Or | Op::BitwiseAnd | Op::BitwiseOr | Op::BitwiseXor => {
                 check_kind(&types)?;
@@ -405,63 +306,5 @@ fn check_element(name: &str, types: &[DataType]) -> Result<()> {
             _ => Ok(()),
         },
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::types::{list_of, timestamp};
-
-    #[test]
-    fn a_text_is_compared_as_the_value_beside_it() {
-        for (other, expected) in [
-            (DataType::Utf8, Beside::Same),
-            (DataType::Null, Beside::Same),
-            (DataType::Date32, Beside::Same),
-            (timestamp(), Beside::Same),
-            (DataType::Float64, Beside::Same),
-            (DataType::Decimal128(3, 1), Beside::Same),
-            (DataType::Int32, Beside::TextAsOther),
-            (DataType::Float32, Beside::TextAsOther),
-            (DataType::Binary, Beside::Unknown),
-            (list_of(DataType::Utf8), Beside::Unknown),
-        ] {
-            assert_eq!(compared(&DataType::Utf8, &other), expected, "{other}");
-            assert_eq!(compared(&other, &DataType::Utf8), expected, "{other}");
-        }
-    }
-
-    #[test]
-    fn numbers_and_times_become_texts_beside_texts() {
-        let text = DataType::Utf8;
-        for (other, expected) in [
-            (DataType::Int64, true),
-            (DataType::Date32, true),
-            (timestamp(), true),
-            (DataType::Boolean, false),
-            (DataType::Binary, false),
-            (list_of(DataType::Utf8), false),
-            (DataType::Null, false),
-            (DataType::Utf8, false),
-        ] {
-            assert_eq!(become_texts(&[text.clone(), other.clone()]), expected, "{other}");
-        }
-        assert!(become_texts(&[DataType::Float32, DataType::Int32, text]));
-        assert!(!become_texts(&[DataType::Int64, DataType::Date32]));
-    }
-
-    #[test]
-    fn floats_and_whole_numbers_are_not_of_one_kind() {
-        let float = DataType::Float32;
-        assert!(!are_of_one_kind(&float, &DataType::Int64));
-        assert!(!are_of_one_kind(&list_of(DataType::Int8), &list_of(float.clone())));
-        assert!(are_of_one_kind(&float, &DataType::Float64));
-        assert!(are_of_one_kind(&float, &DataType::Decimal128(3, 1)));
-        assert!(are_of_one_kind(&DataType::Int8, &DataType::Decimal128(3, 1)));
-        assert!(are_of_one_kind(&DataType::Date32, &timestamp()));
-        assert!(!are_of_one_kind(&DataType::Date32, &DataType::Utf8));
-        assert!(check_kind([&DataType::Float64, &float, &DataType::Int64]).is_err());
-        assert!(check_kind([&DataType::Null, &float]).is_ok());
     }
 }
