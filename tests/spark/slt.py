@@ -8,7 +8,7 @@ answers is a record after `onlyif spark`, or a comment says why Spark is not ask
 clock`. A record that has to fail says with which error: of `onlyif spark` in the record itself, of
 others in a comment `# Spark: CONDITION`, since the record has our words. Values are shown as
 `CAST(x AS STRING)` shows them, in the session's time zone, which a statement `SET TIME ZONE` changes
-for the rest of the file. Ends with status 1 if an answer differs.
+for the rest of the file, as one of `SET spark.sql.ansi.enabled` changes the ANSI mode. Ends with status 1 if an answer differs.
 """
 
 import glob
@@ -159,8 +159,9 @@ def main():
     spark.sparkContext.setLogLevel("OFF")
     different = run = 0
     for path in sys.argv[2:]:
-        # A file may have set another one.
+        # A file may have set others.
         spark.sql("SET TIME ZONE 'UTC'")
+        spark.sql("SET spark.sql.ansi.enabled = true")
         for line, header, sql, expected, says in records(path):
             run += 1
             found = difference(spark, header, sql, expected, says)

@@ -11,6 +11,9 @@ use millstream_sql::syntax::lexer::Lexed;
 /// The setting that is the session's time zone.
 pub const TIME_ZONE: &str = "spark.sql.session.timeZone";
 
+/// The setting that is the session's ANSI mode.
+pub const ANSI: &str = "spark.sql.ansi.enabled";
+
 /// What is to be done with settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -32,6 +35,21 @@ impl Change {
             _ => None,
         }
     }
+
+    /// Whether a session has ANSI mode after it, if it changes that.
+    pub fn ansi(&self) -> Option<bool> {
+        match self {
+            Self::Set(key, value) if key == ANSI => truth(value),
+            Self::Reset(None) => Some(true),
+            Self::Reset(Some(key)) if key == ANSI => Some(true),
+            _ => None,
+        }
+    }
+}
+
+/// What a value of a setting says that is true or false.
+pub(crate) fn truth(value: &str) -> Option<bool> {
+    value.trim().trim_matches(['\'', '"']).to_ascii_lowercase().parse().ok()
 }
 
 /// The name of a zone, without the quotes that it may have as a value of a setting.
@@ -137,6 +155,22 @@ mod tests {
         assert_eq!(zone_of("SET spark.sql.ansi.enabled = true"), None);
         let shown = Change::Show("spark.sql.session.timeZone".to_owned());
         assert_eq!(change("SET spark.sql.session.timeZone"), Ok(shown));
+    }
+
+    #[test]
+    fn ansi_mode_is_set_to_one_of_two_values() {
+        for (text, ansi) in [
+            ("SET spark.sql.ansi.enabled = false", Some(false)),
+            ("SET spark.sql.ansi.enabled = 'TRUE'", Some(true)),
+            ("SET spark.sql.ansi.enabled = maybe", None),
+            ("SET spark.sql.ansi.enabled", None),
+            ("RESET spark.sql.ansi.enabled", Some(true)),
+            ("RESET", Some(true)),
+            ("SET TIME ZONE 'UTC'", None),
+        ] {
+            let change = change(text).unwrap_or_else(|found| panic!("{text}: {found}"));
+            assert_eq!(change.ansi(), ansi, "{text}");
+        }
     }
 
     #[test]

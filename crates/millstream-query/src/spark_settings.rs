@@ -3,8 +3,8 @@
 //!
 //! A setting that changes how fast Spark computes has no effect here, whatever its value. One that
 //! changes what a query means can only have the value that ours has; those few of which both values
-//! are known here are in [`millstream_sql::query::settings`], and the session's time zone is a
-//! [`SessionZone`](millstream_sql::functions::SessionZone).
+//! are known here are in [`millstream_sql::query::settings`]. The session's time zone and its ANSI
+//! mode are in [`Meaning`](crate::tables::meanings::Meaning).
 
 /// Settings that change how Spark computes and not what, by how their names begin.
 const WITHOUT_EFFECT: &[&str] = &[
@@ -30,7 +30,6 @@ const WITHOUT_EFFECT: &[&str] = &[
 
 /// Settings that change what a query means, and the value that each has here.
 const FIXED: &[(&str, &str)] = &[
-    ("spark.sql.ansi.enabled", "true"),
     ("spark.sql.caseSensitive", "false"),
     ("spark.sql.crossJoin.enabled", "true"),
     ("spark.sql.cteRecursionLevelLimit", "100"),
@@ -84,8 +83,9 @@ mod tests {
 
     #[test]
     fn a_setting_can_have_the_value_that_it_has() {
-        assert_eq!(known("spark.sql.ansi.enabled", "TRUE"), Some(Known::Fits));
-        assert_eq!(known("spark.sql.ansi.enabled", "false"), Some(Known::Fixed("true")));
+        assert_eq!(known("spark.sql.crossJoin.enabled", "TRUE"), Some(Known::Fits));
+        assert_eq!(known("spark.sql.crossJoin.enabled", "false"), Some(Known::Fixed("true")));
+        assert_eq!(known("spark.sql.ansi.enabled", "false"), None);
         assert_eq!(known("spark.sql.storeAssignmentPolicy", "'ansi'"), Some(Known::Fits));
         assert_eq!(value("spark.sql.storeAssignmentPolicy"), Some("ANSI"));
         assert_eq!(value("spark.sql.shuffle.partitions"), None);

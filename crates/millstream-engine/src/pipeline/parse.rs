@@ -79,6 +79,10 @@ fn unknown_start(cursor: &Cursor<'_>) -> Diagnostic {
             "a pipeline has the time zone UTC",
             "write from_utc_timestamp(ts, 'Europe/Berlin') for what the clocks of a zone show",
         ),
+        "SET" if sets_ansi(&cursor.lexed.text[cursor.here().start..]) => refused(
+            "a pipeline has ANSI mode",
+            "write try_cast, try_divide and their like for NULL instead of an error",
+        ),
         "SET" => refused(
             "SET has no effect on a pipeline",
             "put the setting into the OPTIONS of the table it is about",
@@ -100,6 +104,12 @@ fn unknown_start(cursor: &Cursor<'_>) -> Diagnostic {
             cursor.unexpected("a statement").help(help)
         }
     }
+}
+
+/// Whether the first statement of a text sets the ANSI mode.
+fn sets_ansi(text: &str) -> bool {
+    let statement = text.split(';').next().unwrap_or_default();
+    statement.contains("spark.sql.ansi.enabled")
 }
 
 fn create(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {

@@ -90,10 +90,10 @@ impl QuerySession {
             Lexed::new(words).map_err(|found| moved(QueryError::Sql(found.into()), span))?;
         let filled = fill(&lexed, &given);
         let filled = filled.map_err(|found| moved(QueryError::Sql(found.into()), span))?;
-        if self.zones(text, statement.text.start).has_any_other() {
+        if self.meanings(text, statement.text.start).has_any_other() {
             let message = "a view or a function that the statement sees was made when the \
-                           session's time zone was another one";
-            return Err(wrong(span, message, "make it again behind SET TIME ZONE"));
+                           session's time zone or ANSI mode was another one";
+            return Err(wrong(span, message, "make it again behind SET"));
         }
         let declared = text.declared_before(statement.text.start);
         let done = self.run_filled(filled, &declared, statement, span).await;
@@ -147,6 +147,10 @@ impl QuerySession {
             Step::Setting(change) if change.zone().is_some() => {
                 let message = "EXECUTE IMMEDIATE sets no time zone";
                 return Err(wrong(span, message, "write SET TIME ZONE by itself"));
+            }
+            Step::Setting(change) if change.ansi().is_some() => {
+                let message = "EXECUTE IMMEDIATE does not change ANSI mode";
+                return Err(wrong(span, message, "write SET spark.sql.ansi.enabled by itself"));
             }
             Step::Setting(change) if !matches!(change, Change::Show(_)) => {
                 self.apply(change)?;

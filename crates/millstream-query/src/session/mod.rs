@@ -24,7 +24,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use millstream_engine::failures::from_datafusion;
 use millstream_engine::plan::scanned_table::scans_in;
 use millstream_sql::diagnostic::Diagnostics;
-use millstream_sql::functions::{BatchClock, KeepsDigits, SessionZone, frozen, held};
+use millstream_sql::functions::{BatchClock, KeepsDigits, SessionZone, WithoutAnsi, frozen, held};
 use millstream_sql::plan::logical::{blamed, to_logical};
 use millstream_sql::plan::optimize::optimize;
 use millstream_sql::query::prepare::{prepare, prepare_value};
@@ -47,7 +47,7 @@ use crate::state::{Limits, session_state};
 use crate::statements::Statements;
 use crate::tables::buckets::may_be_told;
 use crate::tables::lake_table::LakeTable;
-use crate::tables::zones::Zones;
+use crate::tables::meanings::{Always, Meaning, Meanings};
 use crate::tables::{Catalog, Names};
 use variables::Variables;
 
@@ -59,18 +59,18 @@ pub struct QuerySession {
     state: SessionState,
     /// How queries are read from now on.
     settings: Settings,
-    /// The time zone, and whether it has always been UTC.
-    zone: SessionZone,
-    always_utc: bool,
+    /// What expressions mean, and what of it has always been so.
+    meaning: Meaning,
+    always: Always,
     /// `HOST:PORT` of the coordinator that runs them, if they do not run here.
     coordinator: Option<String>,
     variables: Variables,
     /// The statements that declare the functions of the texts so far.
     declared: Vec<String>,
-    /// The names of these functions, and of those that were made in another time zone, in lower
+    /// The names of these functions, and of those that were made under other settings, in lower
     /// case.
     functions: BTreeSet<String>,
-    of_other_zones: BTreeSet<String>,
+    of_other_meanings: BTreeSet<String>,
 }
 
 /// Tokens that rows are computed of.
@@ -176,13 +176,13 @@ impl QuerySession {
             catalog,
             state,
             settings,
-            zone: SessionZone::default(),
-            always_utc: true,
+            meaning: Meaning::default(),
+            always: Always { utc: true, ansi: true },
             coordinator: None,
             variables,
             declared: Vec::new(),
             functions: BTreeSet::new(),
-            of_other_zones: BTreeSet::new(),
+            of_other_meanings: BTreeSet::new(),
         })
     }
 
@@ -200,9 +200,9 @@ impl QuerySession {
         *self.state.config_mut() = config;
     }
 
-    /// The zone of a query that begins with a token of a text.
-    fn zones<'a>(&'a self, text: &'a Statements, at: usize) -> Zones<'a> {
-        Zones::new(&self.zone, (text, at), &self.of_other_zones, self.always_utc)
+    /// The settings of a query that begins with a token of a text.
+    fn meanings<'a>(&'a self, text: &'a Statements, at: usize) -> Meanings<'a> {
+        Meanings::new(&self.meaning, (text, at), &self.of_other_meanings, self.always)
     }
 
     /// Takes over the variables of another session.
@@ -221,13 +221,13 @@ impl QuerySession {
     /// Keeps the functions that are there after a text for those behind it.
     pub fn keep_functions(&mut self, text: &Statements) {
         let (others, same): (Vec<_>, Vec<_>) = {
-            let zones = self.zones(text, text.end());
-            text.last_functions().iter().partition(|routine| zones.has_other(routine))
+            let meanings = self.meanings(text, text.end());
+            text.last_functions().iter().partition(|routine| meanings.has_other(routine))
         };
         let name = |routine: &Arc<Routine>| routine.name.text.to_lowercase();
         let others: BTreeSet<String> = others.into_iter().map(name).collect();
         self.functions = same.into_iter().map(name).chain(others.iter().cloned()).collect();
-        self.of_other_zones = others;
+        self.of_other_meanings = others;
         self.declared = text.functions_after();
     }
 
@@ -271,20 +271,24 @@ impl QuerySession {
         let (Source::Query(tokens) | Source::Value(tokens)) = source;
         let views = text.views_at(tokens.start);
         let functions = text.functions_at(tokens.start);
-        let zones = self.zones(text, tokens.start);
-        let names = Names::new(&self.catalog, views, functions, variables, self.settings, zones);
+        let meanings = self.meanings(text, tokens.start);
+        let names = Names::new(&self.catalog, views, functions, variables, self.settings, meanings);
         let prepared = match source {
             Source::Query(query) => prepare(&text.lexed, std::slice::from_ref(query), &names)?,
             Source::Value(value) => prepare_value(&text.lexed, value, &names)?,
         };
-        names.check_zones(&prepared.reads).map_err(|found| QueryError::Sql(found.into()))?;
+        names.check_meanings(&prepared.reads).map_err(|found| QueryError::Sql(found.into()))?;
         let tables = tables(&names, &prepared).await?;
         let mut state = self.state_with(&tables)?;
         if !self.settings.digits_give_way {
             state.config_mut().options_mut().extensions.insert(KeepsDigits);
         }
-        if !self.zone.is_utc() {
-            state.config_mut().options_mut().extensions.insert(self.zone.clone());
+        let zone = self.meaning.zone.clone();
+        if !zone.is_utc() {
+            state.config_mut().options_mut().extensions.insert(zone.clone());
+        }
+        if !self.meaning.ansi {
+            state.config_mut().options_mut().extensions.insert(WithoutAnsi);
         }
         // A text is a literal of the query by now.
         let called = variables.iter().enumerate().filter(|(_, one)| one.text().is_none());
@@ -307,7 +311,6 @@ impl QuerySession {
         let plan = state.query_planner().create_physical_plan(&logical, &state).await;
         let plan = plan.map_err(from_datafusion)?;
         let (env, coordinator) = (self.env.clone(), self.coordinator.clone());
-        let zone = self.zone.clone();
         Ok(PlannedQuery { plan, state, zone, env, coordinator, job: Mutex::default() })
     }
 

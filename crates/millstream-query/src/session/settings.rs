@@ -8,8 +8,9 @@ use super::QuerySession;
 use crate::cluster::error::ClusterError;
 use crate::cluster::settings::{RemoteStages, option_key, with_remote_options};
 use crate::error::QueryError;
-use crate::setting_statements::{Change, TIME_ZONE, zone_name};
+use crate::setting_statements::{ANSI, Change, TIME_ZONE, truth, zone_name};
 use crate::spark_settings::{self, Known};
+use crate::tables::meanings::Meaning;
 
 /// The settings that there are.
 const SETTINGS: &str = "the settings are millstream.remote.stages, millstream.remote.spill, and \
@@ -30,7 +31,12 @@ impl QuerySession {
             let help = "write the name of a region, such as Europe/Berlin, or an offset from UTC, \
                         such as +02:00";
             let zone = SessionZone::parse(zone_name(value)).ok_or_else(|| refused(help))?;
-            self.set_zone(zone);
+            self.mean(Meaning { zone, ..self.meaning.clone() });
+            return Ok(());
+        }
+        if key == ANSI {
+            let ansi = truth(value).ok_or_else(|| refused("write 'true' or 'false'"))?;
+            self.mean(Meaning { ansi, ..self.meaning.clone() });
             return Ok(());
         }
         match self.settings.set(key, value) {
@@ -67,11 +73,11 @@ impl QuerySession {
         options.set(&option_key(name), value).map_err(|_| refused(help).into())
     }
 
-    fn set_zone(&mut self, zone: SessionZone) {
-        if zone != self.zone {
-            self.of_other_zones.clone_from(&self.functions);
-            self.always_utc &= zone.is_utc();
-            self.zone = zone;
+    fn mean(&mut self, meaning: Meaning) {
+        if meaning != self.meaning {
+            self.of_other_meanings.clone_from(&self.functions);
+            self.always = self.always.and(&meaning);
+            self.meaning = meaning;
         }
     }
 
@@ -90,9 +96,14 @@ impl QuerySession {
             Change::Set(key, value) => self.set(key, value)?,
             Change::Reset(None) => {
                 self.settings = Settings::default();
-                self.set_zone(SessionZone::default());
+                self.mean(Meaning::default());
             }
-            Change::Reset(Some(key)) if key == TIME_ZONE => self.set_zone(SessionZone::default()),
+            Change::Reset(Some(key)) if key == TIME_ZONE => {
+                self.mean(Meaning { zone: SessionZone::default(), ..self.meaning.clone() });
+            }
+            Change::Reset(Some(key)) if key == ANSI => {
+                self.mean(Meaning { ansi: true, ..self.meaning.clone() });
+            }
             Change::Reset(Some(key)) => {
                 let is_known = self.settings.reset(key) || spark_settings::value(key).is_some();
                 if !is_known {
@@ -101,7 +112,8 @@ impl QuerySession {
             }
             Change::Show(key) => {
                 let value = match self.settings.value(key) {
-                    _ if key == TIME_ZONE => Some(self.zone.name().to_owned()),
+                    _ if key == TIME_ZONE => Some(self.meaning.zone.name().to_owned()),
+                    _ if key == ANSI => Some(self.meaning.ansi.to_string()),
                     Some(value) => Some(value.to_string()),
                     None => spark_settings::value(key).map(str::to_owned),
                 };

@@ -364,7 +364,7 @@ impl QuerySession {
         self.value(&text, &tokens).await.map_err(|error| moved(error, span))
     }
 
-    /// A value as one of a type.
+    /// A value as one of a type. What does not fit is an error also without ANSI mode.
     async fn converted(
         &self,
         given: Typed,
@@ -384,7 +384,9 @@ impl QuerySession {
         let name = VALUE.to_owned();
         let variables = [Arc::new(Variable { name, field, value, is_marker: false })];
         let tokens = 1..text.lexed.lexemes.len();
-        let planned = self.plan_with(&text, Source::Value(&tokens), &variables).await;
+        let mut strict = self.clone();
+        strict.meaning.ansi = true;
+        let planned = strict.plan_with(&text, Source::Value(&tokens), &variables).await;
         let planned = planned.map_err(|error| moved(error, span))?;
         let row = only_row(&planned, span).await?;
         Ok(row.and_then(|row| row.into_iter().next()).unwrap_or_else(Typed::null))

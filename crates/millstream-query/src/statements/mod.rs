@@ -36,6 +36,8 @@ pub struct Statements {
     pub flows: Vec<Span>,
     /// By the first token of each statement that sets the session's time zone, its name.
     zones: Vec<(usize, String)>,
+    /// By the first token of each statement that sets the session's ANSI mode, whether it has it.
+    modes: Vec<(usize, bool)>,
     /// The first token of the functions that were known before. They stand behind the text, so
     /// that what is wrong with it is found at its own place.
     known_from: usize,
@@ -50,6 +52,14 @@ pub struct View {
     pub query: Range<usize>,
     /// `CREATE OR REPLACE`
     replaces: bool,
+}
+
+/// The value of a setting at the token `from`, where it may have another one at the token `to`;
+/// `None` in it where `from` comes before any statement that sets it.
+fn between<T>(set: &[(usize, T)], from: usize, to: usize) -> Option<Option<&T>> {
+    let before = set.partition_point(|(start, _)| *start < from);
+    let until = set.partition_point(|(start, _)| *start < to);
+    (before < until).then(|| set[..before].last().map(|(_, value)| value))
 }
 
 /// A statement that gives rows or changes the session.
@@ -108,7 +118,7 @@ impl Statements {
         limits::check(&lexed).into_result()?;
         let (mut steps, mut views, mut flows) = (Vec::new(), Vec::new(), Vec::new());
         let (mut declarations, mut before) = (Vec::new(), Vec::new());
-        let mut zones = Vec::new();
+        let (mut zones, mut modes) = (Vec::new(), Vec::new());
         let mut found = Diagnostics::default();
         for range in ranges(&lexed) {
             let (span, start) = (span_of(&lexed, &range), range.start);
@@ -116,6 +126,7 @@ impl Statements {
                 Ok(Statement::Step(step)) => {
                     if let Step::Setting(change) = &step {
                         zones.extend(change.zone().map(|zone| (start, zone.to_owned())));
+                        modes.extend(change.ansi().map(|ansi| (start, ansi)));
                     }
                     steps.push(step);
                 }
@@ -151,7 +162,17 @@ impl Statements {
             apply(&mut there, &declaration)?;
             functions.push((start, Arc::from(there.as_slice())));
         }
-        Ok(Self { lexed, steps, views, functions, functions_before, flows, zones, known_from })
+        Ok(Self {
+            lexed,
+            steps,
+            views,
+            functions,
+            functions_before,
+            flows,
+            zones,
+            modes,
+            known_from,
+        })
     }
 
     /// The statements that declare the functions which are there after the text.
@@ -192,10 +213,12 @@ impl Statements {
     /// The zone in which a statement at the token `from` was made, where a query at the token `to`
     /// may have another one; `None` in it where the statement comes before any that sets a zone.
     pub fn zone_between(&self, from: usize, to: usize) -> Option<Option<&str>> {
-        let before = self.zones.partition_point(|(start, _)| *start < from);
-        let until = self.zones.partition_point(|(start, _)| *start < to);
-        let made_in = || self.zones[..before].last().map(|(_, zone)| zone.as_str());
-        (before < until).then(made_in)
+        between(&self.zones, from, to).map(|zone| zone.map(String::as_str))
+    }
+
+    /// The ANSI mode in which a statement was made, as [`Self::zone_between`] says it of the zone.
+    pub fn ansi_between(&self, from: usize, to: usize) -> Option<Option<bool>> {
+        between(&self.modes, from, to).map(|ansi| ansi.copied())
     }
 
     /// The token behind the text.

@@ -3,8 +3,8 @@
 pub mod buckets;
 mod file_metadata;
 pub mod lake_table;
+pub mod meanings;
 mod statistics;
-pub mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use crate::error::QueryError;
 use crate::statements::View;
 use lake_table::LakeTable;
-use zones::Zones;
+use meanings::Meanings;
 
 /// The formats that a path may have in front of it: ``delta.`/lake/orders` ``.
 const FORMATS: &[&str] = &["delta", "parquet", "json", "csv", "text"];
@@ -127,7 +127,7 @@ pub struct Names<'a> {
     functions: &'a [Arc<Routine>],
     variables: &'a [Arc<Variable>],
     settings: Settings,
-    zones: Zones<'a>,
+    meanings: Meanings<'a>,
     /// By just that name: paths differ in case.
     found: Mutex<BTreeMap<String, Known>>,
 }
@@ -140,20 +140,20 @@ impl<'a> Names<'a> {
         functions: &'a [Arc<Routine>],
         variables: &'a [Arc<Variable>],
         settings: Settings,
-        zones: Zones<'a>,
+        meanings: Meanings<'a>,
     ) -> Self {
         let found = Mutex::default();
-        Self { catalog, views, functions, variables, settings, zones, found }
+        Self { catalog, views, functions, variables, settings, meanings, found }
     }
 
-    /// Refuses what was made in another zone than that of the session, whose words would mean
-    /// something else now, and tables whose TIMESTAMPs are texts.
+    /// Refuses what was made under other settings than those of the session, whose words would mean
+    /// something else now, and tables whose TIMESTAMPs are texts, where the zone is not UTC.
     ///
     /// # Errors
     /// The query reads or calls such a thing.
-    pub fn check_zones(&self, reads: &[TableRead]) -> Result<(), Diagnostic> {
-        self.zones.check_made()?;
-        if self.zones.zone.is_utc() {
+    pub fn check_meanings(&self, reads: &[TableRead]) -> Result<(), Diagnostic> {
+        self.meanings.check_made()?;
+        if self.meanings.now.zone.is_utc() {
             return Ok(());
         }
         let has_texts = |read: &&TableRead| {
@@ -165,7 +165,7 @@ impl<'a> Names<'a> {
             "the TIMESTAMPs of `{}` are texts that are read in UTC, and the session's time zone is \
              {}",
             read.table,
-            self.zones.zone.name()
+            self.meanings.now.zone.name()
         );
         let help = "declare these columns as STRING and cast them, or write SET TIME ZONE 'UTC'";
         Err(Diagnostic::at(read.span, message).help(help))
@@ -258,7 +258,7 @@ impl TableCatalog for Names<'_> {
         }
         let (key, value) = match when {
             AsOf::Version(version) => ("versionAsOf", version.to_string()),
-            AsOf::Timestamp(text) => ("timestampAsOf", self.zones.in_utc(text)),
+            AsOf::Timestamp(text) => ("timestampAsOf", self.meanings.in_utc(text)),
         };
         known.table.name = format!("{table} {key} {value}");
         known.table.options.set(key, value);
@@ -268,7 +268,7 @@ impl TableCatalog for Names<'_> {
     fn view(&self, name: &str) -> Option<Range<usize>> {
         let is_meant = |view: &&View| view.name.text.eq_ignore_ascii_case(name);
         let view = self.views.iter().rev().find(is_meant)?;
-        self.zones.see_view(view);
+        self.meanings.see_view(view);
         Some(view.query.clone())
     }
 
@@ -291,7 +291,7 @@ impl TableCatalog for Names<'_> {
     fn function(&self, name: &str) -> Option<Arc<Routine>> {
         let is_meant = |known: &&Arc<Routine>| known.name.text.eq_ignore_ascii_case(name);
         let routine = self.functions.iter().find(is_meant)?;
-        self.zones.see_function(routine);
+        self.meanings.see_function(routine);
         Some(Arc::clone(routine))
     }
 

@@ -1,5 +1,6 @@
 //! Queries here and on a cluster, over real files.
 
+mod ansi_off;
 mod faulty;
 mod flight_sql;
 mod functions;

@@ -195,6 +195,11 @@ fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> 
             let days = spark_type(days);
             return plan_err!("{name} takes an INT number of days and got {days}; cast it to INT");
         }
+        ("try_add" | "try_subtract", [DataType::Date32, days] | [days, DataType::Date32])
+            if *days == DataType::Int64 =>
+        {
+            return plan_err!("{name} takes an INT number of days and got BIGINT; cast it to INT");
+        }
         ("sort_array", [_, order]) if !matches!(order, DataType::Boolean | DataType::Null) => {
             let order = spark_type(order);
             return plan_err!("sort_array takes true or false for ascending and got {order}");

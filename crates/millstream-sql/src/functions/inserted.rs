@@ -73,6 +73,7 @@ mod tests {
             "decimal_divide",
             "decimal_remainder",
             "decimal_pmod",
+            "decimal_try_pmod",
             "try_add",
             "try_subtract",
             "try_multiply",

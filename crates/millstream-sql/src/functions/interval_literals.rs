@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, IntervalUnit, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use datafusion::common::metadata::FieldMetadata;
-use datafusion::common::{Result, ScalarValue, exec_datafusion_err, exec_err, plan_err};
+use datafusion::common::{Result, ScalarValue, exec_datafusion_err, plan_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -21,7 +21,7 @@ use crate::types::INTERVAL_FIELDS;
 use crate::values::calendar::{DAY_US, SECOND_US};
 use crate::values::interval_literal::{INTERVAL_OF, NO_COUNT, is_of_months};
 
-/// `interval_of('count', 'fields')`, or with 'calendar' behind them.
+/// `interval_of('count', 'fields')`.
 pub(super) struct IntervalOf {
     signature: Signature,
 }
@@ -44,29 +44,7 @@ pub(super) fn type_of(fields: &str) -> DataType {
     }
 }
 
-/// The value; with months, days and less in one if it is `calendar`.
-fn value_of(count: &str, fields: &str, calendar: bool) -> Result<ScalarValue> {
-    let value = plain_value_of(count, fields)?;
-    if !calendar {
-        return Ok(value);
-    }
-    let of = IntervalMonthDayNano::new;
-    let nanoseconds = |us: i64| us.checked_mul(1000);
-    let value = match value {
-        ScalarValue::IntervalYearMonth(Some(months)) => Some(of(months, 0, 0)),
-        ScalarValue::DurationSecond(Some(seconds)) => {
-            i32::try_from(seconds / (DAY_US / SECOND_US)).ok().map(|days| of(0, days, 0))
-        }
-        ScalarValue::DurationMicrosecond(Some(us)) => nanoseconds(us).map(|ns| of(0, 0, ns)),
-        _ => None,
-    };
-    match value {
-        Some(value) => Ok(ScalarValue::IntervalMonthDayNano(Some(value))),
-        None => exec_err!("the interval is too long"),
-    }
-}
-
-fn plain_value_of(count: &str, fields: &str) -> Result<ScalarValue> {
+fn value_of(count: &str, fields: &str) -> Result<ScalarValue> {
     if count == NO_COUNT {
         return ScalarValue::try_from(type_of(fields));
     }
@@ -99,10 +77,8 @@ pub(super) fn literal(expr: Expr) -> Result<Expr> {
         _ => None,
     };
     let (Some(count), Some(fields)) = (text(0), text(1)) else { return Ok(expr) };
-    let calendar = args.len() > 2;
-    let value = value_of(count, fields, calendar)?;
-    let metadata = (!calendar).then(|| FieldMetadata::from(metadata(fields)));
-    Ok(Expr::Literal(value, metadata))
+    let value = value_of(count, fields)?;
+    Ok(Expr::Literal(value, Some(FieldMetadata::from(metadata(fields)))))
 }
 
 impl ScalarUDFImpl for IntervalOf {
@@ -116,8 +92,8 @@ impl ScalarUDFImpl for IntervalOf {
 
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match given {
-            [_, _] | [_, _, _] => Ok(vec![DataType::Utf8; given.len()]),
-            _ => plan_err!("{INTERVAL_OF} takes 2 or 3 arguments and got {}", given.len()),
+            [_, _] => Ok(vec![DataType::Utf8; 2]),
+            _ => plan_err!("{INTERVAL_OF} takes 2 arguments and got {}", given.len()),
         }
     }
 
@@ -128,10 +104,6 @@ impl ScalarUDFImpl for IntervalOf {
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let count = literal_text(INTERVAL_OF, args.scalar_arguments[0])?;
         let fields = literal_text(INTERVAL_OF, args.scalar_arguments[1])?;
-        if args.arg_fields.len() > 2 {
-            let of = DataType::Interval(IntervalUnit::MonthDayNano);
-            return Ok(Arc::new(Field::new(self.name(), of, false)));
-        }
         let field = Field::new(self.name(), type_of(fields), count == NO_COUNT);
         Ok(Arc::new(field.with_metadata(metadata(fields))))
     }
@@ -142,10 +114,7 @@ impl ScalarUDFImpl for IntervalOf {
             ColumnarValue::Array(_) => None,
         };
         match (text(0), text(1)) {
-            (Some(count), Some(fields)) => {
-                let value = value_of(&count, &fields, args.args.len() > 2)?;
-                Ok(ColumnarValue::Scalar(value))
-            }
+            (Some(count), Some(fields)) => Ok(ColumnarValue::Scalar(value_of(&count, &fields)?)),
             _ => plan_err!("{INTERVAL_OF} takes literals"),
         }
     }

@@ -19,7 +19,7 @@ use super::define::{
 };
 use super::json_formats::Formats;
 use super::types::schema_of;
-use super::zones;
+use super::{json_keys, zones};
 use crate::json::{self, DecodeOptions, Decoder, EncodeOptions, ParseMode, Path, Readers};
 use crate::types::spark_type;
 
@@ -49,6 +49,7 @@ fn returns_json(args: &[DataType]) -> Result<DataType> {
     match &args[0] {
         DataType::Struct(_) | DataType::Map(..) | DataType::List(_) => {
             json::check(&args[0]).map_err(|error| plan_datafusion_err!("to_json: {error}"))?;
+            json_keys::check(&args[0])?;
             Ok(DataType::Utf8)
         }
         other => plan_err!(
@@ -78,7 +79,8 @@ fn written(args: &Arguments, mut formats: Formats) -> Result<ArrayRef> {
             }
         }
     }
-    let text = json::encode(&formats.written(args.array(0).0)?, options);
+    let values = json_keys::as_numbers(args.array(0).0)?;
+    let text = json::encode(&formats.written(&values)?, options);
     Ok(Arc::new(text.map_err(|error| DataFusionError::External(error.into()))?))
 }
 

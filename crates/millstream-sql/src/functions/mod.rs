@@ -1,5 +1,6 @@
 //! The SQL functions and operators of a query, with Spark's semantics: ANSI mode on, session time
-//! zone UTC. For sessions of another zone some have another form ([`zoned`]).
+//! zone UTC. For sessions of another zone some have another form ([`zoned`]), and so they have for
+//! those without ANSI mode ([`without_ansi`]).
 //!
 //! Three layers, each over the one before: what DataFusion brings, what `datafusion-spark` brings,
 //! and what is here because both differ from Spark or lack it. `docs/reference/functions.md` says
@@ -39,6 +40,8 @@ mod interval_tries;
 mod java_formats;
 mod json;
 mod json_formats;
+mod json_keys;
+mod lambda_variables;
 mod lambdas;
 mod like;
 mod listed;
@@ -79,6 +82,7 @@ mod surroundings;
 mod text;
 mod time_bucket;
 mod time_pattern;
+mod time_tries;
 mod time_units;
 pub(crate) mod times_of_day;
 mod tries;
@@ -89,8 +93,11 @@ mod variant_types;
 pub(crate) mod variants;
 mod vectors;
 pub mod windows;
+pub(crate) mod without_ansi;
 mod xpath;
+mod year_letters;
 mod zone_letters;
+mod zone_reading;
 pub(crate) mod zoned;
 mod zones;
 
@@ -104,7 +111,7 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::optimizer::Analyzer;
 use datafusion_spark::planner::SparkFunctionPlanner;
 
-pub(crate) use aggregates::{MAX_FIRST, MIN_FIRST};
+pub(crate) use aggregates::{MAX_FIRST, MIN_FIRST, WRAPPING_SUM};
 pub use clock::{BatchClock, frozen};
 pub use decimals::KeepsDigits;
 pub(crate) use elements::known_as;
@@ -112,6 +119,7 @@ pub use held::held;
 pub use inserted::Inserted;
 pub(crate) use listed::LISTED;
 pub use session_zone::SessionZone;
+pub use without_ansi::WithoutAnsi;
 pub use zoned::{holds_moment, recorded_in, recorded_schema, shown_in};
 
 use crate::types::planner::SparkTypes;
@@ -198,6 +206,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
         numbers::FUNCTIONS,
         parts::FUNCTIONS,
         regex::FUNCTIONS,
+        sequences::FUNCTIONS,
         spans::FUNCTIONS,
         surroundings::FUNCTIONS,
         text::FUNCTIONS,
@@ -240,6 +249,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     functions.extend(variant_get::functions());
     functions.extend(coerced::functions());
     functions.extend(collated::functions());
+    functions.extend(without_ansi::functions());
     functions.extend(zoned::functions());
     functions.extend(scalar_aliases());
     functions
@@ -253,7 +263,6 @@ fn scalar_aliases() -> Vec<Arc<ScalarUDF>> {
     };
     vec![
         alias(datafusion_spark::function::hash::sha1(), &["sha"]),
-        alias(nested::range::gen_series_udf(), &["sequence"]),
         alias(nested::remove::array_remove_all_udf(), &["array_remove"]),
     ]
 }

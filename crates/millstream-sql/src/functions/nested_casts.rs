@@ -31,7 +31,7 @@ pub(super) fn casts(from: &DataType, to: &DataType, is_sparks: IsSparks) -> bool
 }
 
 /// Whether both have the same fields in another order: then DataFusion has cast by names.
-fn is_another_order(from: &Fields, to: &Fields) -> bool {
+pub(crate) fn is_another_order(from: &Fields, to: &Fields) -> bool {
     let names = |fields: &Fields| fields.iter().map(|field| field.name().to_lowercase()).collect();
     let [mut from, mut to]: [Vec<String>; 2] = [names(from), names(to)];
     if from == to {

@@ -214,7 +214,7 @@ pub(super) struct Checked {
     signature: Signature,
 }
 
-fn wider(types: &[DataType]) -> &DataType {
+pub(super) fn wider(types: &[DataType]) -> &DataType {
     let width = |data_type: &DataType| data_type.primitive_width();
     if width(&types[0]) < width(&types[1]) { &types[1] } else { &types[0] }
 }

@@ -19,7 +19,7 @@ use super::failing::can_fail;
 use super::operators::checked;
 use super::{
     argument_rules, cast_rules, common_types, decimals, grouping_keys, interval_casts,
-    interval_literals, outer_types, set_operations, zoned,
+    interval_literals, lambda_variables, outer_types, set_operations, without_ansi, zoned,
 };
 use crate::types::INTERVAL_FIELDS;
 
@@ -35,32 +35,40 @@ impl AnalyzerRule for SparkLiterals {
     }
 
     fn analyze(&self, plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
-        let narrowed = plan.transform_up_with_subqueries(|plan| match plan {
-            // DataFusion requires a BIGINT as the count of a LIMIT.
-            LogicalPlan::Limit(_) => rewrite(plan, |expr, _| Ok(Transformed::no(expr))),
-            LogicalPlan::Union(union) => {
-                let union = LogicalPlan::Union(common_types::of_union(union)?);
-                rewrite(union, |expr, _| Ok(Transformed::no(expr)))
-            }
-            plan => {
-                let plan = rewrite(plan, |expr, schema| {
-                    let literal = interval_literals::literal(literal(expr)?)?;
-                    let local = zoned::local(literal, schema, options)?;
-                    let taken = argument_rules::taken(local, schema)?;
-                    let exact = common_types::rewritten(taken, schema)?;
-                    Ok(Transformed::yes(decimals::as_wanted(exact, options)))
-                })?;
-                plan.map_data(|plan| match plan {
-                    LogicalPlan::Values(values) => common_types::of_values(values),
-                    LogicalPlan::Aggregate(node) => grouping_keys::as_keys(node),
-                    LogicalPlan::Join(join) => set_operations::with_meaning(join),
-                    LogicalPlan::RecursiveQuery(query) => common_types::of_recursive(query),
-                    plan => Ok(plan),
-                })
+        let narrowed = plan.transform_up_with_subqueries(|plan| {
+            without_ansi::check_columns(&plan, options)?;
+            match plan {
+                // DataFusion requires a BIGINT as the count of a LIMIT.
+                LogicalPlan::Limit(_) => rewrite(plan, |expr, _| Ok(Transformed::no(expr))),
+                LogicalPlan::Union(union) => {
+                    let union = without_ansi::united(union, options)?;
+                    let union = LogicalPlan::Union(common_types::of_union(union)?);
+                    rewrite(union, |expr, _| Ok(Transformed::no(expr)))
+                }
+                plan => with_literals(plan, options),
             }
         });
         outer_types::refreshed(narrowed?.data)
     }
+}
+
+/// A node whose numbers in the text have Spark's types, and with them what is beside them.
+fn with_literals(plan: LogicalPlan, options: &ConfigOptions) -> Result<Transformed<LogicalPlan>> {
+    let plan = rewrite(plan, |expr, schema| {
+        let literal = interval_literals::literal(literal(expr)?)?;
+        let local = zoned::local(literal, schema, options)?;
+        let beside = without_ansi::taken(local, schema, options)?;
+        let taken = argument_rules::taken(beside, schema)?;
+        let exact = common_types::rewritten(taken, schema)?;
+        Ok(Transformed::yes(decimals::as_wanted(exact, options)))
+    })?;
+    plan.map_data(|plan| match plan {
+        LogicalPlan::Values(values) => common_types::of_values(values),
+        LogicalPlan::Aggregate(node) => grouping_keys::as_keys(node),
+        LogicalPlan::Join(join) => set_operations::with_meaning(join),
+        LogicalPlan::RecursiveQuery(query) => common_types::of_recursive(query),
+        plan => Ok(plan),
+    })
 }
 
 /// A number in the text, with the type that it has in Spark.
@@ -207,7 +215,7 @@ pub(crate) fn rewrite(
     let plan = plan.map_expressions(|expr| {
         let named = |expr: Expr| {
             let name = names.save(&expr);
-            let expr = expr.transform_up(|expr| change(expr, &schema))?;
+            let expr = lambda_variables::transform_up(expr, &schema, &change)?;
             Ok(expr.update_data(|expr| if is_values { expr } else { name.restore(expr) }))
         };
         match expr {

@@ -9,6 +9,7 @@ use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike, Weekday};
 use datafusion::common::{Result, exec_err, plan_datafusion_err};
 
 use super::zone_letters::{self, WrittenZone};
+use super::{year_letters, zone_reading};
 use crate::values::calendar::{DAY_US, SECOND_US, days_of, naive};
 use crate::values::zone::{Zone, zone_offset_us};
 
@@ -38,7 +39,8 @@ pub(super) struct TimePattern {
 #[derive(Clone, Debug)]
 enum Item {
     Text(String),
-    /// A letter and how often it is repeated.
+    /// A letter and how often it is repeated. `Y` is a year `y` beside the name of its era, which
+    /// is counted in that; others go below zero.
     Field(char, usize),
     /// In square brackets: written always, read if it is there.
     Optional(Vec<Item>),
@@ -87,7 +89,11 @@ impl TimePattern {
         if stack.len() != 1 {
             return Err(refused("has a [ without ]".into()));
         }
-        Ok(Self { items: stack.remove(0) })
+        let mut items = stack.remove(0);
+        if first_of(&items, "G").is_some() {
+            count_in_eras(&mut items);
+        }
+        Ok(Self { items })
     }
 
     /// Appends a timestamp. False, and nothing certain appended, if it is out of the calendar.
@@ -142,6 +148,16 @@ impl TimePattern {
         let mut fields = Fields::default();
         let rest = read_items(&self.items, text, &mut fields)?;
         rest.is_empty().then_some(fields)
+    }
+}
+
+fn count_in_eras(items: &mut [Item]) {
+    for item in items {
+        match item {
+            Item::Field(letter @ 'y', _) => *letter = 'Y',
+            Item::Optional(items) => count_in_eras(items),
+            _ => {}
+        }
     }
 }
 
@@ -208,11 +224,8 @@ fn write_items(
 fn write_field(letter: char, count: usize, time: NaiveDateTime, out: &mut String) {
     let hour = time.hour();
     let number = match letter {
-        'y' if count == 2 => time.year().rem_euclid(100) as u32,
-        'y' => {
-            let year = if time.year() > 0 { time.year() } else { 1 - time.year() };
-            year as u32
-        }
+        'y' => return year_letters::write(time.year().into(), count, out),
+        'Y' => return year_letters::write(time.year_ce().1.into(), count, out),
         'M' | 'L' if count <= 2 => time.month(),
         'M' | 'L' => return push_name(MONTHS[time.month0() as usize], count, out),
         'E' => {
@@ -365,20 +378,44 @@ fn read_items<'a>(items: &[Item], text: &'a str, fields: &mut Fields) -> Option<
             }
             Item::Field(letter, count) => {
                 // Numbers without anything between them have exactly the width of their letters.
-                let adjacent = match items.get(at + 1) {
+                let behind = &items[at + 1..];
+                let adjacent = match behind.first() {
                     Some(Item::Field(next, width)) => is_number(*next, *width),
                     _ => false,
                 };
-                read_field(*letter, *count, adjacent, rest, fields)?
+                match letter {
+                    'y' | 'Y' => {
+                        let (year, rest) = year_letters::read(*count, digits_of(behind), rest)?;
+                        fields.year = Some(year);
+                        rest
+                    }
+                    _ => read_field(*letter, *count, adjacent, rest, fields)?,
+                }
             }
         };
     }
     Some(rest)
 }
 
+/// How many digits the numbers have that follow one after the other. As in Java there are none if
+/// one of them has no fixed width: a year before them takes all.
+fn digits_of(items: &[Item]) -> usize {
+    let mut digits = 0;
+    for item in items {
+        match item {
+            Item::Field('M' | 'L' | 'd' | 'H' | 'h' | 'K' | 'k' | 'm' | 's', 2) => digits += 2,
+            Item::Field('D', 3) => digits += 3,
+            Item::Field('S', _) => return digits,
+            Item::Field(letter, count) if is_number(*letter, *count) => return 0,
+            _ => return digits,
+        }
+    }
+    digits
+}
+
 fn is_number(letter: char, count: usize) -> bool {
     match letter {
-        'y' | 'D' | 'd' | 'H' | 'h' | 'K' | 'k' | 'm' | 's' | 'S' => true,
+        'y' | 'Y' | 'D' | 'd' | 'H' | 'h' | 'K' | 'k' | 'm' | 's' | 'S' => true,
         'M' | 'L' => count <= 2,
         _ => false,
     }
@@ -409,11 +446,9 @@ fn read_field<'a>(
             return is_half.then(|| &text[2..]);
         }
         'X' | 'x' | 'Z' | 'z' | 'V' | 'O' => {
-            let end = text.find(|char: char| !is_of_zone(char)).unwrap_or(text.len());
-            fields.zone =
-                Some(zone_named(letter, &text[..end]).to_owned()).filter(|zone| !zone.is_empty());
-            fields.zone.as_ref()?;
-            return Some(&text[end..]);
+            let (zone, rest) = zone_reading::read(letter, count, text)?;
+            fields.zone = Some(zone);
+            return Some(rest);
         }
         'G' => return text.strip_prefix("AD"),
         'Q' | 'q' => return None,
@@ -422,7 +457,6 @@ fn read_field<'a>(
     let exact = adjacent || count == 2;
     let digits_max = match letter {
         'S' => count,
-        'y' if !exact && count != 2 => 9,
         'D' if !exact => 3,
         _ if exact => count,
         _ => 2,
@@ -435,8 +469,6 @@ fn read_field<'a>(
     let (number, rest) = text.split_at(digits);
     let value: u32 = number.parse().ok()?;
     match letter {
-        'y' if count == 2 => fields.year = Some(2000 + i64::from(value)),
-        'y' => fields.year = Some(i64::from(value)),
         'M' | 'L' => fields.month = Some(value),
         'd' => fields.day = Some(value),
         'D' => fields.day_of_year = Some(value),
@@ -452,19 +484,6 @@ fn read_field<'a>(
         }
     }
     Some(rest)
-}
-
-/// The zone that a name means, as Java reads it: for `z` one with summer time has a short name.
-fn zone_named(letter: char, name: &str) -> &str {
-    match (letter, name) {
-        ('z', "CST") => "America/Chicago",
-        ('z', "PST") => "America/Los_Angeles",
-        (_, name) => name,
-    }
-}
-
-fn is_of_zone(char: char) -> bool {
-    char.is_ascii_alphanumeric() || matches!(char, '+' | '-' | ':' | '/' | '_')
 }
 
 fn read_name<'a>(names: &[&str], count: usize, text: &'a str) -> Option<(usize, &'a str)> {
@@ -504,6 +523,7 @@ mod tests {
             ("K k ''", "3 15 '"),
             ("xxx Z VV z", "+00:00 +0000 UTC UTC"),
             ("yyyyMMdd", "20260307"),
+            ("y yyyyy yy G", "2026 02026 26 AD"),
         ] {
             assert_eq!(written(pattern), text, "{pattern}");
         }
@@ -524,6 +544,9 @@ mod tests {
             ("yyyy-MM-dd", "2026-03-07 "),
             ("EEE dd/MM/yy", "Sun 07/03/26"),
             ("HH", "24"),
+            ("yyyy-MM-dd", "12026-03-07"),
+            ("yyyyMMddHHmmssSSS", "20260307150405123"),
+            ("yyyyM", "20263"),
         ] {
             assert_eq!(read(pattern, text), None, "{text} as {pattern}");
         }

@@ -1,6 +1,7 @@
 //! `try_add`, `try_subtract`, `try_multiply`, `try_divide` and `try_mod`: NULL where the operator
 //! is an error. Of decimals they are [`super::decimals`]', which takes the calls over before they
-//! run; of INTERVALs they are in [`super::interval_tries`].
+//! run; of INTERVALs they are in [`super::interval_tries`], of dates and times in
+//! [`super::time_tries`].
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use datafusion::logical_expr::{
 use super::common_types::common_type;
 use super::define::{Arguments, call, known_by_name};
 use super::interval_casts::is_interval;
-use super::interval_tries;
+use super::{interval_tries, time_tries};
 use crate::types::{INTERVAL_FIELDS, spark_type};
 
 /// The functions, for registration.
@@ -51,7 +52,9 @@ impl ScalarUDFImpl for Try {
         let [left, right] = given else {
             return plan_err!("{} takes 2 arguments and got {}", self.name, given.len());
         };
-        if let Some(types) = interval_tries::coerced(self.name, [left, right]) {
+        let of_times = time_tries::coerced(self.name, [left, right]);
+        let types = of_times.or_else(|| interval_tries::coerced(self.name, [left, right]));
+        if let Some(types) = types {
             return Ok(types);
         }
         let is_number =
@@ -71,7 +74,8 @@ impl ScalarUDFImpl for Try {
     }
 
     fn return_type(&self, args: &[DataType]) -> Result<DataType> {
-        Ok(interval_tries::returns(args).unwrap_or_else(|| args[0].clone()))
+        let of_times = time_tries::returns(args).or_else(|| interval_tries::returns(args));
+        Ok(of_times.unwrap_or_else(|| args[0].clone()))
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
@@ -90,6 +94,7 @@ impl ScalarUDFImpl for Try {
             DataType::Int32 => self.rows::<Int32Type>(arguments),
             DataType::Int64 => self.rows::<Int64Type>(arguments),
             DataType::Float64 => self.rows::<Float64Type>(arguments),
+            _ if time_tries::knows(arguments) => time_tries::computed(self.name, arguments),
             _ if (0..2).any(|at| is_interval(arguments.data_type(at))) => {
                 interval_tries::computed(self.name, arguments)
             }

@@ -189,6 +189,8 @@ impl Child {
         let mut text = String::new();
         match &self.writer {
             Writer::Text(values) => return quote(values.value(row), out),
+            Writer::Float32(values) => write_float(values.value(row), &mut text),
+            Writer::Float64(values) => write_double(values.value(row), &mut text),
             Writer::Date(values) => write_date(values.value(row), &mut text),
             Writer::TimeOfDay(values) => write_time(values.value(row), &mut text),
             Writer::Timestamp(values) | Writer::LocalTime(values) => {

@@ -9,7 +9,7 @@ use futures::FutureExt;
 
 use super::{
     blame, checks, collations, grouping_sets, key_forms, lateral, recursion, subqueries, variants,
-    windows, zeros, zones,
+    windows, without_ansi, zeros, zones,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::functions::{SessionZone, literals, random};
@@ -59,6 +59,7 @@ pub fn spark_state(state: &SessionState) -> SessionState {
 }
 
 fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, DataFusionError> {
+    without_ansi::check_literals(prepared, state)?;
     let statement = DataFusionStatement::Statement(Box::new(prepared.statement.clone()));
     // The only thing it can wait for is a catalog on a network, and tables are registered here.
     let plan = state.statement_to_plan(statement).now_or_never().unwrap_or_else(|| {
@@ -67,6 +68,7 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     let plan = collations::resolved(state, plan, &prepared.reads, reads_stream)?;
     checks::check(&plan, reads_stream)?;
     recursion::check_places(&plan)?;
+    without_ansi::check_subqueries(&plan, state)?;
     let plan = subqueries::joined(lateral::lower(plan)?, reads_stream)?;
     // Not before subqueries are joins: beside one even a single row may be in any partition.
     random::check_seeds(&plan)?;
@@ -74,6 +76,7 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     recursion::check_types(&plan, state)?;
     let plan = optimize::analyze(state, plan)?;
     variants::check(&plan, reads_stream)?;
+    let plan = without_ansi::in_session(plan, state, reads_stream)?;
     let zone = state.config_options().extensions.get::<SessionZone>();
     let plan = zones::in_session(plan, zone, reads_stream)?;
     let plan = grouping_sets::without_empty(plan, reads_stream)?;

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::ast::{arguments, binary, call, cast, function_name, one_part, qualified, text};
 use super::frame::{Column, Frame};
+use super::star_tokens::ALL_COLUMNS;
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
 
@@ -88,8 +89,13 @@ fn check_stars(lexed: &Lexed, function: &Function) -> Result<(), Diagnostic> {
     let FunctionArguments::List(list) = &function.args else { return Ok(()) };
     let is_star = |arg: &FunctionArg| {
         let FunctionArg::Unnamed(arg) = arg else { return false };
-        matches!(arg, FunctionArgExpr::QualifiedWildcard(_))
-            || is_distinct(function) && matches!(arg, FunctionArgExpr::Wildcard)
+        match arg {
+            FunctionArgExpr::QualifiedWildcard(_) => true,
+            FunctionArgExpr::Wildcard => is_distinct(function),
+            // That of a SELECT list has become columns.
+            FunctionArgExpr::Expr(Expr::Identifier(name)) => name.value == ALL_COLUMNS,
+            _ => false,
+        }
     };
     if function_name(function) != "count" || !list.args.iter().any(is_star) {
         return Ok(());

@@ -4,9 +4,9 @@
 //! In the frame of a window it stays an interval, since DataFusion reads it there itself.
 
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, Function, FunctionArg, FunctionArgExpr, Interval, NamedWindowDefinition,
-    NamedWindowExpr, Spanned, UnaryOperator, Value, ValueWithSpan, WindowFrame, WindowFrameBound,
-    WindowFrameUnits, WindowSpec, WindowType,
+    DataType, Expr, Function, Interval, NamedWindowDefinition, NamedWindowExpr, Spanned,
+    UnaryOperator, Value, ValueWithSpan, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    WindowSpec, WindowType,
 };
 
 use super::ast::{call, text};
@@ -14,8 +14,7 @@ use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
 use crate::values::calendar::DAY_US;
 use crate::values::interval_literal::{
-    CALENDAR, CALENDAR_INTERVAL, INTERVAL_OF, IntervalLiteral, is_of_months, with_fields,
-    with_units,
+    CALENDAR_INTERVAL, INTERVAL_OF, IntervalLiteral, is_of_months, with_fields, with_units,
 };
 
 /// Marks an interval that is to stay one: no precision is so large.
@@ -48,21 +47,6 @@ pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr, is_batch: bool) -> Result<
     let args = vec![text(found.count.to_string(), span), text(found.fields, span)];
     *expr = call(INTERVAL_OF, args, span);
     Ok(())
-}
-
-/// Makes the step of `sequence` an interval of months, days and less, which is what DataFusion's
-/// function takes.
-pub(crate) fn calendar_step(args: &mut [FunctionArg]) {
-    for arg in args {
-        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg
-            && let Expr::Interval(interval) = &*expr
-            && let Ok(found) = read(interval, false)
-        {
-            let span = expr.span();
-            let args = [found.count.to_string(), found.fields, CALENDAR.to_owned()];
-            *expr = call(INTERVAL_OF, args.map(|arg| text(arg, span)).to_vec(), span);
-        }
-    }
 }
 
 /// The frame of a call OVER a window, with its intervals as DataFusion reads them.

@@ -4,7 +4,7 @@
 //! `transform(a, 0)` is `transform(a, x -> 0)`.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LambdaFunction,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LambdaFunction,
     LambdaFunctionParameter, LambdaSyntax, OneOrManyWithParens, Spanned,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::ast::{arguments, function_name};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::cursor::Cursor;
-use crate::syntax::lexer::Lexed;
+use crate::syntax::lexer::{Lexed, Lexeme};
 
 /// The names of a function's parameters in lower case, by which DataFusion knows them.
 pub(super) fn parameters(lambda: &mut LambdaFunction) -> Vec<String> {
@@ -57,6 +57,7 @@ const SHAPES: &[Shape] = &[
 pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
     let Expr::Function(function) = expr else { return Ok(()) };
     let name = function_name(function);
+    refuse_order(lexed, function, &name)?;
     let Some(shape) = SHAPES.iter().find(|shape| shape.name == name) else { return Ok(()) };
     let given = arguments(function).count();
     let most = shape.values + shape.parameters.len();
@@ -87,6 +88,19 @@ pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
     Ok(())
 }
 
+/// Refuses `array_sort` with a function that compares two elements.
+fn refuse_order(lexed: &Lexed, function: &Function, name: &str) -> Result<(), Diagnostic> {
+    let mut args = arguments(function).skip(1);
+    let Some(Expr::Lambda(lambda)) = args.next().filter(|_| name == "array_sort") else {
+        return Ok(());
+    };
+    let span = lexed.span(lambda.body.span());
+    let message = "`array_sort` takes no function here".to_owned();
+    let help = "sort by a key that stands first: transform(array_sort(transform(a, x -> \
+                named_struct('k', length(x), 'v', x))), p -> p.v)";
+    Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) })
+}
+
 /// A function that does not look at its parameters.
 fn of_nothing(body: Expr, parameters: usize) -> Expr {
     let parameter = |at: usize| LambdaFunctionParameter {
@@ -106,4 +120,17 @@ pub(super) fn is_exists_call(cursor: &Cursor<'_>) -> bool {
     cursor.is_word("EXISTS")
         && cursor.nth(1).is_some_and(|next| next.token == Token::LParen)
         && !cursor.nth(2).is_some_and(|next| next.is_word("TABLE") || next.is_word("FROM"))
+}
+
+/// Whether `ARRAY((` or `ARRAY(SELECT` comes next. sqlparser would take what is in the parenthesis
+/// for a query whose rows are the elements, unless it sees the name in quotation marks; to Spark
+/// `array((SELECT 1), 2)` has elements as any call has arguments.
+pub(super) fn is_array_of_query(cursor: &Cursor<'_>) -> bool {
+    let is_query = |next: &Lexeme| {
+        next.token == Token::LParen
+            || ["SELECT", "WITH", "VALUES"].iter().any(|word| next.is_word(word))
+    };
+    cursor.is_word("ARRAY")
+        && cursor.nth(1).is_some_and(|next| next.token == Token::LParen)
+        && cursor.nth(2).is_some_and(is_query)
 }

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    CeilFloorKind, Expr, Function, FunctionArguments, Ident, ObjectName, Query, Select, SelectItem,
+    CeilFloorKind, Expr, Function, Ident, ObjectName, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, Spanned, TableFactor, UnaryOperator, VisitMut,
     VisitorMut, WildcardAdditionalOptions, With,
 };
@@ -498,11 +498,6 @@ impl Rewriter<'_> {
         window_calls::normalise(self.lexed, function)?;
         trimmed_last(function);
         let name = function_name(function);
-        if let FunctionArguments::List(list) = &mut function.args
-            && name == "sequence"
-        {
-            intervals::calendar_step(&mut list.args);
-        }
         if KEEPS_TYPES.contains(&name.as_str()) {
             arguments_mut(function).for_each(as_int);
         }

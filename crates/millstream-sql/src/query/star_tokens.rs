@@ -24,6 +24,13 @@ pub(super) fn is_star(cursor: &Cursor<'_>) -> bool {
     begins && (ends || has_except(cursor))
 }
 
+/// True at the `*` of `count(DISTINCT *)`, which stands for columns as that of other calls does.
+pub(super) fn is_distinct_star(cursor: &Cursor<'_>) -> bool {
+    let before = cursor.at.checked_sub(1).map(|before| &cursor.lexed.lexemes[before]);
+    let ends = cursor.nth(1).is_some_and(|next| matches!(next.token, Token::RParen | Token::Comma));
+    before.is_some_and(|word| word.is_word("DISTINCT")) && (ends || has_except(cursor))
+}
+
 /// True where `EXCEPT (` follows the next token.
 pub(super) fn has_except(cursor: &Cursor<'_>) -> bool {
     let is_open = cursor.nth(2).is_some_and(|open| open.token == Token::LParen);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use super::brackets::Brackets;
-use super::lambda_calls::is_exists_call;
+use super::lambda_calls::{is_array_of_query, is_exists_call};
 use super::star_tokens::{self, ALL_COLUMNS};
 use super::token_ends::{keys_of_distinct, parenthesis_at_end, subquery_at_end};
 use super::typed_numbers::TypedNumber;
@@ -92,7 +92,7 @@ enum Clause {
     /// A parenthesis right within FROM, which may group joins.
     WithinFrom,
     Struct,
-    /// The arguments of `count`, whose `*` is no columns.
+    /// The arguments of `count`, whose `*` is no columns but behind DISTINCT.
     Counted,
     /// The names behind `* EXCEPT`.
     Except,
@@ -183,6 +183,8 @@ impl Extraction<'_> {
             Token::make_word(ALL_COLUMNS, None)
         } else if is_call_of_exists() {
             Token::make_word("exists", Some('`'))
+        } else if is_array_of_query(&self.cursor) {
+            Token::make_word("array", Some('`'))
         } else {
             lexeme.token.clone()
         };
@@ -525,10 +527,12 @@ impl Extraction<'_> {
         is_minus
     }
 
-    /// True for a `*` among values, as in `struct(*)`; not that of `count(*)`.
+    /// True for a `*` among values, as in `struct(*)` and `count(DISTINCT *)`; not that of
+    /// `count(*)`.
     fn stands_for_columns(&self) -> bool {
         let is_among_values = match self.clauses.last() {
             Some(Clause::Struct) => true,
+            Some(Clause::Counted) => return star_tokens::is_distinct_star(&self.cursor),
             Some(Clause::Other) => self.clauses.len() > 1,
             _ => false,
         };

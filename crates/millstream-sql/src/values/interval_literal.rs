@@ -9,9 +9,6 @@ use super::interval::parse_interval;
 /// The function that a literal becomes a call of, with its count and its fields.
 pub(crate) const INTERVAL_OF: &str = "interval_of";
 
-/// Its third argument, for an interval of months, days and less in one.
-pub(crate) const CALENDAR: &str = "calendar";
-
 /// The function that a cast to an interval of months, days and less in one becomes.
 pub(crate) const CALENDAR_INTERVAL: &str = "calendar_interval";
 

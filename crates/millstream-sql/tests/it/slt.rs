@@ -12,6 +12,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use async_trait::async_trait;
+use datafusion::common::config::Extensions;
 use datafusion::config::Dialect;
 use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::error::DataFusionError;
@@ -20,7 +21,7 @@ use datafusion::logical_expr::{cast, lit};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{DataFrame, Expr, SessionConfig, SessionContext};
 use millstream_sql::diagnostic::{Diagnostic, Span};
-use millstream_sql::functions::{BatchClock, SessionZone, holds_moment};
+use millstream_sql::functions::{BatchClock, SessionZone, WithoutAnsi, holds_moment};
 use millstream_sql::plan::logical::to_logical;
 use millstream_sql::plan::optimize::optimize;
 use millstream_sql::query::prepare::prepare_query;
@@ -155,6 +156,18 @@ impl Engine {
         self.zone = zone;
     }
 
+    /// Has the session ANSI mode, or not, from now on.
+    fn set_ansi(&mut self, is_on: bool) {
+        let state = self.context.state_ref();
+        let mut state = state.write();
+        let options = state.config_mut().options_mut();
+        match is_on {
+            true => options.extensions = Extensions::new(),
+            false => options.extensions.insert(WithoutAnsi),
+        }
+        options.extensions.insert(self.zone.clone());
+    }
+
     /// Makes a table.
     pub async fn create(&mut self, sql: &str) -> Outcome<()> {
         self.run(sql).await.map(drop)
@@ -229,6 +242,12 @@ fn zone_set(sql: &str) -> Option<SessionZone> {
     Some(SessionZone::parse(name).expect("there is such a zone"))
 }
 
+/// The value of `SET spark.sql.ansi.enabled = value`.
+fn ansi_set(sql: &str) -> Option<bool> {
+    let value = sql.strip_prefix("SET spark.sql.ansi.enabled = ")?;
+    Some(value.parse().expect("it is true or false"))
+}
+
 /// The name and the query of `CREATE TABLE name (column TYPE, ...) AS VALUES ...`, or of
 /// `CREATE TABLE name AS SELECT ...`.
 fn creation(sql: &str) -> Option<(String, String)> {
@@ -272,6 +291,10 @@ impl AsyncDB for Engine {
     async fn run(&mut self, sql: &str) -> Outcome<DBOutput<Kind>> {
         if let Some(zone) = zone_set(sql) {
             self.set_zone(zone);
+            return Ok(DBOutput::StatementComplete(0));
+        }
+        if let Some(is_on) = ansi_set(sql) {
+            self.set_ansi(is_on);
             return Ok(DBOutput::StatementComplete(0));
         }
         if let Some((name, query)) = creation(sql) {

@@ -33,6 +33,7 @@ use datafusion::functions_aggregate as theirs;
 use datafusion::logical_expr::AggregateUDF;
 
 pub(crate) use extremes::{MAX_FIRST, MIN_FIRST};
+pub(crate) use sum::WRAPPING as WRAPPING_SUM;
 
 /// All aggregates that are not simply DataFusion's.
 pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {

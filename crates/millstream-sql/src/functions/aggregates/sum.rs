@@ -1,6 +1,6 @@
 //! `sum` and `try_sum`. Whole numbers make a BIGINT, decimals one of ten digits more, INTERVALs one
 //! of the same fields, anything else a DOUBLE. What does not fit ends the query, or makes the sum
-//! of `try_sum` NULL.
+//! of `try_sum` NULL. Without ANSI mode a BIGINT wraps around ([`WRAPPING`]).
 
 use std::sync::Arc;
 
@@ -20,6 +20,9 @@ use super::define::{Aggregate, Make, counted, refused};
 use super::grouped::{states_of_rows, try_for_each};
 use super::moving::{MovingDoubles, MovingSum};
 use crate::values::calendar::SECOND_US;
+
+/// `sum` of whole numbers without ANSI mode.
+pub(crate) const WRAPPING: &str = "__wrapping_sum";
 
 pub(super) const AGGREGATES: &[Aggregate] = &[
     Aggregate {
@@ -44,6 +47,16 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
         never_null: false,
         make: Make::Groups(|args| groups(args, Overflow::IsNull)),
         moving: Some(|args| Ok(moving(args, Overflow::IsNull))),
+    },
+    Aggregate {
+        name: WRAPPING,
+        aliases: &[],
+        coerce: |given| summand("sum", given),
+        returns: |args| Ok(sum_type(&args[0])),
+        state: |args| vec![sum_type(&args[0])],
+        never_null: false,
+        make: Make::Groups(|args| groups(args, Overflow::Wraps)),
+        moving: Some(|args| Ok(moving(args, Overflow::Wraps))),
     },
 ];
 
@@ -97,6 +110,8 @@ pub(super) fn interval_value(of: &DataType, count: Option<i128>) -> Result<Scala
 enum Overflow {
     Fails,
     IsNull,
+    /// It keeps the low bits, as only whole numbers do.
+    Wraps,
 }
 
 fn groups(args: &AccumulatorArgs<'_>, overflow: Overflow) -> Result<Box<dyn GroupsAccumulator>> {
@@ -138,10 +153,12 @@ fn moving(args: &AccumulatorArgs<'_>, overflow: Overflow) -> Box<dyn Accumulator
     };
     Box::new(MovingSum::new(Box::new(move |sum, count| {
         let fits = |sum: &i128| (-most..=most).contains(sum);
-        let sum = match sum.filter(fits) {
-            None if overflow == Overflow::Fails => return too_large(),
-            sum => sum.filter(|_| count > 0),
+        let sum = match (sum.filter(fits), overflow) {
+            (None, Overflow::Fails) => return too_large(),
+            (None, Overflow::Wraps) => sum.map(|sum| i128::from(sum as i64)),
+            (sum, _) => sum,
         };
+        let sum = sum.filter(|_| count > 0);
         match &sum_type {
             DataType::Decimal128(precision, scale) => {
                 Ok(ScalarValue::Decimal128(sum, *precision, *scale))
@@ -214,6 +231,7 @@ impl<T: ArrowPrimitiveType> Sums<T> {
             (Some(sum), _) => self.sums[group] = sum,
             // The sum stays as it was. It may still grow, but the result is NULL.
             (None, Overflow::IsNull) => self.overflowed[group] = true,
+            (None, Overflow::Wraps) => self.sums[group] = self.sums[group].add_wrapping(value),
             (None, Overflow::Fails) => return too_large(),
         }
         Ok(())
@@ -263,7 +281,7 @@ impl<T: ArrowPrimitiveType> Sums<T> {
         let sums = emit_to.take_needed(&mut self.sums);
         let seen = emit_to.take_needed(&mut self.seen);
         let overflowed = match self.overflow {
-            Overflow::Fails => vec![false; sums.len()],
+            Overflow::Fails | Overflow::Wraps => vec![false; sums.len()],
             Overflow::IsNull => emit_to.take_needed(&mut self.overflowed),
         };
         let sums = PrimitiveArray::<T>::new(sums.into(), Some(NullBuffer::from(seen)));
@@ -307,7 +325,7 @@ impl<T: ArrowPrimitiveType> GroupsAccumulator for Sums<T> {
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let (sums, overflowed) = self.take(emit_to);
         Ok(match self.overflow {
-            Overflow::Fails => vec![sums],
+            Overflow::Fails | Overflow::Wraps => vec![sums],
             Overflow::IsNull => vec![sums, Arc::new(BooleanArray::from(overflowed))],
         })
     }

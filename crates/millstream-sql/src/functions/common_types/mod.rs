@@ -26,6 +26,7 @@ use datafusion::logical_expr::{
 };
 
 use super::decimals::{Manner, Operation, decimal_operation, digits_of, type_of, wider};
+use super::sequences::{self, SEQUENCE};
 use super::times_of_day::check_common;
 use crate::types::{is_variant, spark_type, timestamp};
 
@@ -335,7 +336,7 @@ fn literal_digits(expr: &Expr) -> Option<u8> {
 
 /// `expr` cast to the type `to`. A literal stays a literal, for rules that look for one; except as
 /// a BIGINT, which another rule would narrow again.
-fn cast_to(expr: Expr, from: &DataType, to: &DataType) -> Result<Expr> {
+pub(super) fn cast_to(expr: Expr, from: &DataType, to: &DataType) -> Result<Expr> {
     if from == to {
         return Ok(expr);
     }
@@ -405,11 +406,8 @@ fn call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             Ok(Expr::ScalarFunction(function))
         };
     }
-    if name == "generate_series" {
-        let types = function.args.iter().map(|arg| arg.get_type(schema));
-        let types = types.collect::<Result<Vec<_>>>()?;
-        let func = super::sequences::for_types(&types).unwrap_or(function.func);
-        return Ok(Expr::ScalarFunction(ScalarFunction { func, args: function.args }));
+    if name == SEQUENCE {
+        return sequences::with_types(function, schema);
     }
     if name == "nullif" {
         return null_if(function, schema);

@@ -49,6 +49,13 @@ impl DecimalOperation {
         let manner = Manner { gives_way: false, ..self.manner };
         Some(decimal_operation(left, self.operation, right, manner))
     }
+
+    /// The same of `args`, with NULL where it fails; `None` if it is so already.
+    pub(in crate::functions) fn or_null(&self, args: Vec<Expr>) -> Option<Expr> {
+        let [left, right] = <[Expr; 2]>::try_from(args).ok()?;
+        let manner = Manner { strict: false, ..self.manner };
+        self.manner.strict.then(|| decimal_operation(left, self.operation, right, manner))
+    }
 }
 
 fn both_digits(types: &[DataType]) -> Result<[Digits; 2]> {
@@ -73,12 +80,13 @@ impl ScalarUDFImpl for DecimalOperation {
             (Operation::Multiply, true) => "kept_decimal_multiply",
             (Operation::Divide, true) => "kept_decimal_divide",
             (Operation::Remainder, true) => "kept_decimal_remainder",
-            (Operation::PositiveRemainder, _) => "kept_decimal_pmod",
+            (Operation::PositiveRemainder, true) => "kept_decimal_pmod",
             (Operation::Add, false) => "kept_try_add",
             (Operation::Subtract, false) => "kept_try_subtract",
             (Operation::Multiply, false) => "kept_try_multiply",
             (Operation::Divide, false) => "kept_try_divide",
             (Operation::Remainder, false) => "kept_try_mod",
+            (Operation::PositiveRemainder, false) => "kept_decimal_try_pmod",
         };
         if self.manner.gives_way { &kept[KEPT.len()..] } else { kept }
     }

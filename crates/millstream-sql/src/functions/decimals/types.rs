@@ -54,6 +54,7 @@ impl Operation {
             "decimal_divide" => (Self::Divide, true),
             "decimal_remainder" | "mod" => (Self::Remainder, true),
             "decimal_pmod" | "pmod" => (Self::PositiveRemainder, true),
+            "decimal_try_pmod" => (Self::PositiveRemainder, false),
             "try_add" => (Self::Add, false),
             "try_subtract" => (Self::Subtract, false),
             "try_multiply" => (Self::Multiply, false),

@@ -1,6 +1,6 @@
 //! Calls of functions in a zone.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -67,7 +67,7 @@ impl InZone<'_> {
         let is_moment = matches!(of, DataType::Timestamp(_, Some(_)));
         let is_local = matches!(of, DataType::Timestamp(_, None) | DataType::Date32);
         match call.name() {
-            "to_json" if holds_moment(of) && !has_moments_as_keys(of) => {
+            "to_json" if holds_moment(of) => {
                 let options = call.args.get(1).cloned().unwrap_or_else(null);
                 let args = vec![first.clone(), options];
                 Ok(Some(zoned::call(zoned::TO_JSON_IN_ZONE, args, self.zone)))
@@ -153,6 +153,13 @@ impl InZone<'_> {
             ("try_subtract", [time, span]) if is_moment(0) && is_span(1) => {
                 in_zone(zoned::TRY_MINUS, &[time, span])
             }
+            // As of the operator, it is the time between what clocks show.
+            ("try_subtract", [_, _]) if is_moment(0) && is_moment(1) => {
+                let mut call = call.clone();
+                let args = call.args.into_iter().map(|arg| self.clock(arg));
+                call.args = args.collect::<Result<_>>()?;
+                Ok(Some(called(call)))
+            }
             (TIME_ADD, [unit, count, time]) if is_moment(2) => match unit_of_literal(unit) {
                 // Hours and less are as long in any zone.
                 Some(TimeUnit::Microseconds(length)) if length < DAY_US => {
@@ -220,6 +227,12 @@ impl InZone<'_> {
         if name == "to_variant_object" && types.iter().any(holds_time) {
             return Err(self.refused("function `to_variant_object` of dates and times"));
         }
+        if name == "sequence"
+            && let ([_, _, step], [DataType::Date32, _, of]) = (call.args.as_slice(), types)
+            && !is_of_days(step, of)
+        {
+            return Err(self.refused("function `sequence` of DATEs by parts of days"));
+        }
         if is_variable && holds_variant(returns) {
             return Err(self.refused("a variable that is a VARIANT"));
         }
@@ -234,7 +247,7 @@ impl InZone<'_> {
         match is_known {
             true => Ok(Transformed::no(called(call))),
             false => {
-                let what = format!("function `{}` of these TIMESTAMPs", in_text(&name));
+                let what = format!("function `{}` of these TIMESTAMPs", known_as(&name));
                 Err(self.refused(&what))
             }
         }
@@ -276,10 +289,15 @@ fn are_entries_of_one_type(types: &[DataType]) -> bool {
     are_of_one_type(&of(0)) && are_of_one_type(&of(1))
 }
 
-/// What a function is called in a text.
-fn in_text(name: &str) -> &str {
-    match name {
-        "generate_series" | "gen_series" => "sequence",
-        name => known_as(name),
+/// Whether dates are the same in any zone by such a step: by months or days, without parts of days.
+fn is_of_days(step: &Expr, of: &DataType) -> bool {
+    match step {
+        Expr::Literal(ScalarValue::DurationMicrosecond(Some(us)), _) => us % DAY_US == 0,
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(span)), _) => span.nanoseconds == 0,
+        _ => matches!(
+            of,
+            DataType::Interval(IntervalUnit::YearMonth)
+                | DataType::Duration(arrow::datatypes::TimeUnit::Second)
+        ),
     }
 }
