@@ -284,7 +284,10 @@ async fn forget(session: &mut QuerySession, text: &str) -> Result<(), QueryError
 async fn rows(session: &QuerySession, text: &str) -> Result<Answer, QueryError> {
     let statements = Statements::parse(text)?;
     statements.check_writes_nothing()?;
-    let [Step::Query(query)] = statements.steps.as_slice() else {
+    // The session has the settings already; those of the text tell in which a function was made.
+    let is_setting = |step: &&Step| matches!(step, Step::Setting(_));
+    let steps: Vec<_> = statements.steps.iter().filter(|step| !is_setting(step)).collect();
+    let [Step::Query(query)] = steps.as_slice() else {
         return Err(QueryError::Sql(Diagnostic::nowhere("this is not one query").into()));
     };
     let planned = session.plan(&statements, query).await?;

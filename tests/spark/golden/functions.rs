@@ -40,7 +40,7 @@ impl Functions {
             let (start, end) = (of_all(first.span.start), of_all(last.span.end));
             let (cursor, statement) =
                 (Cursor::new(&lexed, start, end), &text[first.span.start..last.span.end]);
-            if begins(&cursor) {
+            if begins(&cursor) || is_mode(statement) {
                 self.add(statement);
             }
             if is_view(&cursor) && Statements::parse(statement).is_ok() {
@@ -78,6 +78,13 @@ fn replacing(statement: &str) -> String {
     } else {
         format!("CREATE OR REPLACE{after}")
     }
+}
+
+/// Whether it is `SET spark.sql.ansi.enabled`: a function that was made in the other mode is
+/// refused.
+fn is_mode(statement: &str) -> bool {
+    let statement = statement.to_ascii_lowercase();
+    statement.starts_with("set ") && statement.contains("spark.sql.ansi.enabled")
 }
 
 fn is_view(cursor: &Cursor<'_>) -> bool {

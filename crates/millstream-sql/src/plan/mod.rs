@@ -6,9 +6,9 @@
 //! [`grouping_sets`] have no rows without rows, [`map_keys`] are compared by groups alone, where
 //! values that are equal have one form ([`key_forms`]), and [`zeros`] are equal whatever their
 //! signs. A session may have another time zone than UTC ([`zones`]), and no ANSI mode
-//! ([`without_ansi`]). [`project`] fits the columns to those of a sink. [`optimize`] makes a plan ready to run, [`short_circuit`] its conditions.
-//! [`row_test`] holds a condition against rows at hand. What DataFusion refuses is said in the
-//! words of the text ([`blame`]).
+//! ([`without_ansi`]). [`project`] fits the columns to those of a sink. [`optimize`] makes a plan
+//! ready to run, [`short_circuit`] its conditions. [`row_test`] holds a condition against rows at
+//! hand. What DataFusion refuses is said in the words of the text ([`blame`]).
 
 /// A pattern for DataFusion's messages.
 macro_rules! pattern {

@@ -12,6 +12,7 @@
 mod keys;
 mod nested;
 mod pairs;
+mod sequence_types;
 
 use std::sync::Arc;
 
@@ -26,12 +27,12 @@ use datafusion::logical_expr::{
 };
 
 use super::decimals::{Manner, Operation, decimal_operation, digits_of, type_of, wider};
-use super::sequences::{self, SEQUENCE};
 use super::times_of_day::check_common;
 use crate::types::{is_variant, spark_type, timestamp};
 
 pub(super) use keys::with_key_types;
 pub(super) use nested::mix_text;
+pub(super) use sequence_types::sequence_list;
 
 /// The common type of `types`, to which their values are cast.
 pub(super) fn common_type(types: &[DataType]) -> Option<DataType> {
@@ -406,8 +407,8 @@ fn call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             Ok(Expr::ScalarFunction(function))
         };
     }
-    if name == SEQUENCE {
-        return sequences::with_types(function, schema);
+    if name == "sequence" {
+        return sequence_types::with_sequence_types(function, schema);
     }
     if name == "nullif" {
         return null_if(function, schema);

@@ -20,8 +20,8 @@ use super::super::known_as;
 use super::WithoutAnsi;
 use super::kinds::{Beside, check_kind, common, compared, gives_way, refused};
 
-/// Functions whose arguments have a common type, which is STRING where one is. Names of DataFusion's
-/// are among them.
+/// Functions whose arguments have a common type, which is STRING where one is. Names of
+/// DataFusion's are among them.
 const OF_ONE_TYPE: &[&str] = &["array", "coalesce", "ifnull", "make_array", "nvl"];
 
 /// Functions whose arguments have a common type, and STRINGs none with others.
@@ -209,8 +209,13 @@ impl Sides<'_> {
     }
 
     fn between(&self, between: Between) -> Result<Expr> {
-        let Between { expr, negated, low, high } = between;
+        let Between { mut expr, negated, low, high } = between;
         let of = self.type_of(&expr)?;
+        let bounds = [self.type_of(&low)?, self.type_of(&high)?];
+        if bounds[0] == bounds[1] && gives_way(&of, &bounds[0]) {
+            expr = Box::new(cast(*expr, bounds[0].clone()));
+            return Ok(Expr::Between(Between { expr, negated, low, high }));
+        }
         let (low, high) = (self.beside(&of, *low)?, self.beside(&of, *high)?);
         Ok(Expr::Between(Between { expr, negated, low: Box::new(low), high: Box::new(high) }))
     }

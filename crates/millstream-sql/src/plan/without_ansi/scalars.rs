@@ -1,6 +1,6 @@
-//! Functions of one row that are the same in both modes, or fail in both, or fail with ANSI mode and
-//! so here: on no arguments do they give another value without it. Casts of their arguments have
-//! forms of their own.
+//! Functions of one row that are the same in both modes, or fail in both, or fail with ANSI mode
+//! and so here: on no arguments do they give another value without it. Casts of their arguments
+//! have forms of their own.
 
 /// The functions, with names of internal ones, in the order of their names.
 pub(super) const SCALARS: &[&str] = &[
