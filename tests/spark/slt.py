@@ -7,8 +7,9 @@ Records after `onlyif millstream` are left out: there the answers differ on purp
 answers is a record after `onlyif spark`, or a comment says why Spark is not asked: `# Spark: another
 clock`. A record that has to fail says with which error: of `onlyif spark` in the record itself, of
 others in a comment `# Spark: CONDITION`, since the record has our words. Values are shown as
-`CAST(x AS STRING)` shows them, in the session's time zone, which a statement `SET TIME ZONE` changes
-for the rest of the file, as one of `SET spark.sql.ansi.enabled` changes the ANSI mode. Ends with status 1 if an answer differs.
+`CAST(x AS STRING)` shows them, in the session's time zone. A statement `SET TIME ZONE` changes it for
+the rest of the file, and `SET spark.sql.ansi.enabled` the ANSI mode. Ends with status 1 if an answer
+differs.
 """
 
 import glob

@@ -79,7 +79,7 @@ EXPERIMENTS = (
     Experiment(
         "spark-here",
         "peers --system relay,millstream,spark-micro-batch,spark-async --rate 1000 --seconds 10 "
-        "--warmup 15 --repeat 1",
+        "--warmup 15 --repeat 1 --broker-warmup 20",
         "peers --system relay,millstream,spark-micro-batch,spark-async --rate 1000 --cluster "
         "--seconds 30 --warmup 30 --repeat 3",
     ),

@@ -44,7 +44,7 @@ pub struct Flags {
     #[arg(long, default_value_t = 20)]
     warmup: u64,
     /// Seconds before the first round in which the relays warm the brokers up, at 5,000 records/s:
-    /// without transactions, and as long again with them
+    /// without transactions, and as long again with them, if a system has them
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     broker_warmup: u64,
     /// Rounds at each rate, all systems taking turns; each round begins with the next one
@@ -92,6 +92,16 @@ enum Peer {
 }
 
 impl Peer {
+    fn has_transactions(self) -> bool {
+        matches!(
+            self,
+            Self::RelayTransactions
+                | Self::MillstreamExactlyOnce
+                | Self::FlinkExactlyOnce100Ms
+                | Self::FlinkExactlyOnce1S
+        )
+    }
+
     /// Downloads what it needs, if need be.
     fn system_under_test(self, partitions: i32) -> Result<Box<dyn SystemUnderTest>, Error> {
         let millstream = |delivery| {
@@ -205,7 +215,9 @@ impl Bench<'_> {
     fn warm_brokers_up(&self) -> Result<(), Error> {
         let (seconds, load) = (self.flags.broker_warmup, self.flags.load(self.flags.rate[0]));
         let warm_up = |transactions| self.stage.warm_brokers_up(seconds, load, transactions);
-        warm_up(false).and_then(|()| warm_up(true))
+        let with_transactions = self.entrants.iter().any(|(peer, _)| peer.has_transactions());
+        warm_up(false)?;
+        if with_transactions { warm_up(true) } else { Ok(()) }
     }
 
     fn rate(&self, rate: u64) -> Result<bool, Error> {

@@ -1,20 +1,18 @@
 //! Sessions without ANSI mode. What queries answer in them is in `tests/slt`; here are what lasts,
 //! what is shown and what is refused.
 
+use std::sync::Arc;
+
+use millstream_engine::api::references::{Lookup, Nowhere};
+use millstream_engine::pipeline::Pipeline;
 use millstream_query::session::QuerySession;
 use millstream_query::setting_statements::{ANSI, Change};
 
 use crate::lake::session;
-use crate::variables::{run, run_statements, shown};
+use crate::variables::{row, run, run_statements, shown};
 
 const OFF: &str = "SET spark.sql.ansi.enabled = false;";
 const ON: &str = "SET spark.sql.ansi.enabled = true;";
-
-/// The cells of the only row of the last query of a text.
-async fn row(session: &mut QuerySession, text: &str) -> Result<String, String> {
-    let lines = run(session, text).await.map_err(shown)?;
-    lines.last().cloned().ok_or_else(|| format!("{text} has no rows"))
-}
 
 fn mode(session: &mut QuerySession) -> String {
     match session.apply(&Change::Show(ANSI.to_owned())) {
@@ -131,4 +129,17 @@ async fn what_is_not_known_is_refused_with_the_way_around_it() {
         assert!(refused.contains("SET spark.sql.ansi.enabled = true"), "{query}: {refused}");
         assert!(row(&mut session, &format!("{ON} {query}")).await.is_ok(), "{query}");
     }
+}
+
+#[test]
+fn a_pipeline_has_ansi_mode() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let registry = millstream_connectors::registry(directory.path());
+    let lookup: Arc<dyn Lookup> = Arc::new(Nowhere);
+    let refused = match Pipeline::load("a.sql", OFF, &registry, &[], &lookup) {
+        Ok(_) => panic!("it has no mode"),
+        Err(found) => format!("{found:?}"),
+    };
+    assert!(refused.contains("a pipeline has ANSI mode"), "{refused}");
+    assert!(refused.contains("try_cast"), "{refused}");
 }

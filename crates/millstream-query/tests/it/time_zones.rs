@@ -11,13 +11,7 @@ use millstream_query::setting_statements::{Change, TIME_ZONE};
 use millstream_query::statements::{Statements, Step};
 
 use crate::lake::session;
-use crate::variables::{run, run_statements, shown};
-
-/// The cells of the only row of the last query of a text.
-async fn row(session: &mut QuerySession, text: &str) -> Result<String, String> {
-    let lines = run(session, text).await.map_err(shown)?;
-    lines.last().cloned().ok_or_else(|| format!("{text} has no rows"))
-}
+use crate::variables::{row, run, run_statements, shown};
 
 fn zone(session: &mut QuerySession) -> String {
     match session.apply(&Change::Show(TIME_ZONE.to_owned())) {

@@ -30,6 +30,12 @@ pub async fn run(session: &mut QuerySession, text: &str) -> Result<Vec<String>, 
     run_statements(session, &Statements::parse(text)?).await
 }
 
+/// The cells of the only row of the last query of a text.
+pub async fn row(session: &mut QuerySession, text: &str) -> Result<String, String> {
+    let lines = run(session, text).await.map_err(shown)?;
+    lines.last().cloned().ok_or_else(|| format!("{text} has no rows"))
+}
+
 pub async fn run_statements(
     session: &mut QuerySession,
     statements: &Statements,

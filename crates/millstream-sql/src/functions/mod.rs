@@ -60,7 +60,7 @@ mod numbers;
 mod of_numbers;
 pub mod one_zero;
 pub(crate) mod only_row;
-mod operators;
+pub(crate) mod operators;
 mod outer_types;
 mod parts;
 pub(crate) mod pattern;

@@ -169,6 +169,21 @@ fn arithmetic(operator: &BinaryOperator) -> Option<Operation> {
     })
 }
 
+/// Whether an operator of a plan compares its two sides.
+pub(crate) fn is_comparison(op: Operator) -> bool {
+    matches!(
+        op,
+        Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom
+    )
+}
+
 fn compares(operator: &BinaryOperator) -> bool {
     matches!(
         operator,

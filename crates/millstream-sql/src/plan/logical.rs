@@ -68,7 +68,7 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     let plan = collations::resolved(state, plan, &prepared.reads, reads_stream)?;
     checks::check(&plan, reads_stream)?;
     recursion::check_places(&plan)?;
-    without_ansi::check_values(&plan, state)?;
+    without_ansi::check_subqueries(&plan, state)?;
     let plan = subqueries::joined(lateral::lower(plan)?, reads_stream)?;
     // Not before subqueries are joins: beside one even a single row may be in any partition.
     random::check_seeds(&plan)?;

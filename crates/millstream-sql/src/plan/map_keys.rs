@@ -6,9 +6,10 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, NullEquality, Result, plan_err};
 use datafusion::logical_expr::expr::{BinaryExpr, Case, InList, WindowFunction};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Distinct, Expr, ExprSchemable as _, LogicalPlan, Operator};
+use datafusion::logical_expr::{Distinct, Expr, ExprSchemable as _, LogicalPlan};
 
 use crate::functions::known_as;
+use crate::functions::operators::is_comparison;
 use crate::functions::sorted_maps::holds_map;
 
 /// Refuses to compare maps but as keys of groups, in a query that reads no stream.
@@ -118,20 +119,6 @@ fn of_rows(name: &str, args: &[Expr], schema: &DFSchema) -> Result<()> {
         _ => None,
     };
     compared.map_or(Ok(()), |value| not_a_map(value, schema, name))
-}
-
-fn is_comparison(op: Operator) -> bool {
-    matches!(
-        op,
-        Operator::Eq
-            | Operator::NotEq
-            | Operator::Lt
-            | Operator::LtEq
-            | Operator::Gt
-            | Operator::GtEq
-            | Operator::IsDistinctFrom
-            | Operator::IsNotDistinctFrom
-    )
 }
 
 fn no_maps<'a>(

@@ -34,6 +34,8 @@ pub(crate) mod recursion;
 pub mod row_test;
 pub mod short_circuit;
 mod subqueries;
+#[cfg(test)]
+mod tests;
 mod type_words;
 mod variants;
 pub mod windows;

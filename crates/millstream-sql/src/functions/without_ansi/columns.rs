@@ -47,10 +47,10 @@ pub(in crate::functions) fn check_columns(
             pairs.try_for_each(|(one, other)| check_kind([one.data_type(), other.data_type()]))
         }
         LogicalPlan::Values(values) => {
-            let columns = values.schema.fields().len();
-            (0..columns).try_for_each(|at| {
+            let mut columns = values.schema.fields().iter().enumerate();
+            columns.try_for_each(|(at, column)| {
                 let cells = values.values.iter().filter_map(|row| row.get(at));
-                let types = cells.map(|cell| of_cell(cell, &values.schema));
+                let types = cells.map(|cell| of_cell(cell, column.data_type(), &values.schema));
                 check_kind(&types.collect::<Result<Vec<_>>>()?)
             })
         }
@@ -75,14 +75,13 @@ fn type_in(expr: &Expr, schema: &DFSchema) -> Result<DataType> {
     expr.get_type(schema)
 }
 
-/// The type of a cell of VALUES, without the cast to the type of its column that was added to it.
-fn of_cell(cell: &Expr, schema: &DFSchema) -> Result<DataType> {
-    let of = cell.get_type(schema)?;
+/// The type of a cell of VALUES, without the cast to the type of its column that is added to it
+/// while the query is planned. One in the text, to that type, cannot be told from it.
+fn of_cell(cell: &Expr, column: &DataType, schema: &DFSchema) -> Result<DataType> {
     match cell {
-        Expr::Cast(Cast { expr, .. }) => match expr.get_type(schema)? {
-            inner if inner.is_numeric() && !of.is_numeric() => Ok(inner),
-            _ => Ok(of),
-        },
-        _ => Ok(of),
+        Expr::Cast(Cast { expr, field }) if field.data_type() == column => expr.get_type(schema),
+        // It has been given the type of its column.
+        Expr::Literal(value, _) if value.is_null() => Ok(DataType::Null),
+        cell => cell.get_type(schema),
     }
 }

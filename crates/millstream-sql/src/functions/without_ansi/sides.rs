@@ -17,6 +17,7 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, cast};
 
 use super::super::known_as;
+use super::super::operators::is_comparison;
 use super::WithoutAnsi;
 use super::kinds::{Beside, check_kind, common, compared, gives_way, refused};
 
@@ -148,14 +149,7 @@ impl Sides<'_> {
         let BinaryExpr { left, op, right } = binary;
         let types = [self.type_of(&left)?, self.type_of(&right)?];
         let (left, right) = match op {
-            Op::Eq
-            | Op::NotEq
-            | Op::Lt
-            | Op::LtEq
-            | Op::Gt
-            | Op::GtEq
-            | Op::IsDistinctFrom
-            | Op::IsNotDistinctFrom => {
+            op if is_comparison(op) => {
                 if gives_way(&types[0], &types[1]) {
                     (self.beside(&types[1], *left)?, *right)
                 } else {

@@ -9,6 +9,7 @@ use super::leaves::{Leaf, Leaves, Strength, all_merged, are_plain, one_of, point
 use super::scope::Scope;
 use super::{Resolver, Typed};
 use crate::functions::collated::KEY;
+use crate::functions::operators::is_comparison;
 use crate::types::collation::Collation;
 
 impl Resolver<'_> {
@@ -89,7 +90,7 @@ impl Resolver<'_> {
         let made = |left, right| {
             Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op, right: Box::new(right) })
         };
-        if compares(op) {
+        if is_comparison(op) {
             let mut sides = self.sides(vec![left, right], scope)?;
             let (right, left) = (sides.pop(), sides.pop());
             let both = left.zip(right);
@@ -205,20 +206,6 @@ fn nested() -> DataFusionError {
 fn several() -> DataFusionError {
     plan_datafusion_err!(
         "what is compared here has several collations; name one for all: x COLLATE name"
-    )
-}
-
-fn compares(op: Operator) -> bool {
-    matches!(
-        op,
-        Operator::Eq
-            | Operator::NotEq
-            | Operator::Lt
-            | Operator::LtEq
-            | Operator::Gt
-            | Operator::GtEq
-            | Operator::IsDistinctFrom
-            | Operator::IsNotDistinctFrom
     )
 }
 

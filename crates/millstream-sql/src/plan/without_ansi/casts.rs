@@ -58,11 +58,8 @@ pub(super) fn form(from: &DataType, to: &DataType) -> Form {
         }
         (from, to) if to.is_string() => to_text(from),
         (from, to) if to.is_signed_integer() => to_whole(from, to),
-        (from, Decimal128(..)) => match from {
-            from if from.is_string() || from.is_numeric() => Form::OrNull,
-            Boolean | Timestamp(..) => Form::OrNull,
-            _ => Form::Strict,
-        },
+        (from, Decimal128(..)) if from.is_string() || from.is_numeric() => Form::OrNull,
+        (Boolean | Timestamp(..), Decimal128(..)) => Form::OrNull,
         (from, to) if from.is_string() => match to {
             Boolean | Date32 | Timestamp(..) => Form::OrNull,
             to if to.is_floating() => Form::OrNull,
@@ -72,7 +69,6 @@ pub(super) fn form(from: &DataType, to: &DataType) -> Form {
         (from, Timestamp(..)) if from.is_floating() => Form::OrNull,
         (Boolean | Timestamp(..), to) if to.is_floating() => Form::Total,
         (from, to) if from.is_numeric() && (to.is_floating() || *to == Boolean) => Form::Total,
-        (Date32, Timestamp(..)) | (Timestamp(..), Date32 | Timestamp(..)) => Form::Strict,
         _ => Form::Strict,
     }
 }

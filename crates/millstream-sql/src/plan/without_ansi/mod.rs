@@ -1,8 +1,8 @@
 //! A query in a session without ANSI mode.
 //!
 //! Before types are coerced, values that would become something else there are refused
-//! ([`sides`](crate::functions::without_ansi)); subqueries of IN and VALUES are looked at by
-//! [`check_values`], while they are there. When types have been checked, each expression is one
+//! ([`sides`](crate::functions::without_ansi)); subqueries of IN are looked at by
+//! [`check_subqueries`], while they are there. When types have been checked, each expression is one
 //! of three:
 //!
 //! - it is the same in both modes, or an error in ANSI mode and so here ([`classes`],
@@ -35,7 +35,7 @@ use datafusion::logical_expr::expr::{
 };
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, LogicalPlan, Operator, Values, WindowFunctionDefinition,
+    Expr, ExprSchemable, LogicalPlan, Operator, WindowFunctionDefinition,
 };
 use datafusion::sql::sqlparser::ast::{self, TypedString, Value, visit_expressions};
 
@@ -77,16 +77,12 @@ fn is_readable(literal: &TypedString) -> bool {
     }
 }
 
-/// Refuses `x IN (SELECT ...)` and columns of VALUES whose values are not of one kind. Those of
-/// VALUES are cast while the query is planned, each to the type of all.
-pub(super) fn check_values(plan: &LogicalPlan, state: &SessionState) -> Result<()> {
+/// Refuses `x IN (SELECT ...)` of values that are not of one kind.
+pub(super) fn check_subqueries(plan: &LogicalPlan, state: &SessionState) -> Result<()> {
     if !WithoutAnsi::is_in(state.config_options()) {
         return Ok(());
     }
     plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::Values(values) = node {
-            check_rows_of(values)?;
-        }
         let schema = merge_schema(&node.inputs());
         node.apply_expressions(|expr| {
             expr.apply(|part| {
@@ -102,21 +98,6 @@ pub(super) fn check_values(plan: &LogicalPlan, state: &SessionState) -> Result<(
             })
         })
     })?;
-    Ok(())
-}
-
-fn check_rows_of(values: &Values) -> Result<()> {
-    for (at, field) in values.schema.fields().iter().enumerate() {
-        let before = |value: &Expr| match value {
-            Expr::Cast(cast) if cast.field.data_type() == field.data_type() => {
-                cast.expr.get_type(&values.schema)
-            }
-            value => value.get_type(&values.schema),
-        };
-        let column = values.values.iter().filter_map(|row| row.get(at));
-        let types = column.map(before).collect::<Result<Vec<_>>>()?;
-        without_ansi::check_kind(&types)?;
-    }
     Ok(())
 }
 

@@ -9,32 +9,10 @@ use super::casts::{Form, form};
 use super::{classes, scalars};
 use crate::functions::{BatchClock, WithoutAnsi};
 use crate::plan::logical::to_logical;
+use crate::plan::tests::NoTables;
 use crate::query::prepare::prepare_query;
-use crate::query::prepared::{ReadMode, TableCatalog};
 use crate::session::session;
 use crate::types::{list_of, timestamp};
-
-/// There are none.
-struct NoTables;
-
-impl TableCatalog for NoTables {
-    fn table(&self, _: &str) -> Option<String> {
-        None
-    }
-
-    fn names(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn schema(
-        &self,
-        _: &str,
-        _: ReadMode,
-        span: crate::diagnostic::Span,
-    ) -> Result<arrow::datatypes::SchemaRef, crate::diagnostic::Diagnostic> {
-        Err(crate::diagnostic::Diagnostic::at(span, "there is no such table"))
-    }
-}
 
 fn context(has_ansi: bool) -> SessionContext {
     let mut config = SessionConfig::new().with_target_partitions(1);

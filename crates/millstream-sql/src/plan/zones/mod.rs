@@ -28,6 +28,7 @@ use datafusion::logical_expr::expr::{BinaryExpr, Cast, InSubquery, SetComparison
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator};
 
 use crate::functions::SessionZone;
+use crate::functions::operators::is_comparison;
 use crate::functions::rules::rewrite;
 use crate::functions::zoned::{self, holds_moment};
 use casts::Change;
@@ -159,18 +160,7 @@ impl InZone<'_> {
         };
         match op {
             _ if !holds_moment(&of_left) && !holds_moment(&of_right) => Ok(same(left, right)),
-            Op::Eq
-            | Op::NotEq
-            | Op::Lt
-            | Op::LtEq
-            | Op::Gt
-            | Op::GtEq
-            | Op::IsDistinctFrom
-            | Op::IsNotDistinctFrom
-                if compares(&of_left, &of_right) =>
-            {
-                Ok(same(left, right))
-            }
+            op if is_comparison(op) && compares(&of_left, &of_right) => Ok(same(left, right)),
             // Spark counts the time between what clocks show.
             Op::Minus if is_moment(&of_left) && is_moment(&of_right) => {
                 let (left, right) = (self.clock(*left)?, self.clock(*right)?);
