@@ -180,6 +180,7 @@ async fn with_state(rows: Rows) -> StreamPlan {
     let context = stages::Context { stream_prefix, watermarks: &watermarks, mode, partitions };
     let cut = stages::cut(analyzed.expect("a plan"), &context).expect("it has state");
     let limits = ResourceLimits { cores: 1, memory_bytes: None };
+    let state = Arc::new(state);
     let plan = StatefulPlan::new(&state, cut, &scans, mode, limits).await.expect("a plan");
     StreamPlan::Stateful(Box::new(plan))
 }

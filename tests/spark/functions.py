@@ -15,7 +15,6 @@ from slt import make_session
 HEAD = "# Oracle: Spark 4.2.0: `SHOW FUNCTIONS`, which tests/spark/functions.py asks\n"
 # What is left out, as the beginnings of names.
 LEFT_OUT = {
-    "AES": r"(try_)?aes_",
     "geospatial": r"st_",
     "reflection": r"java_method$|(try_)?reflect$",
     "sketch": r"approx_top_k|count_min_sketch",

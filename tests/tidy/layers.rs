@@ -292,6 +292,7 @@ const MODULES: &[(&str, &[&str])] = &[
         "millstream",
         &[
             "allocator",
+            "large_state",
             "client_error",
             "key_value",
             "hiding",

@@ -77,7 +77,8 @@ impl RecordEncoder {
     pub fn write(&self, rows: &RecordBatch, out: &mut impl Write) -> io::Result<()> {
         match self {
             Self::Json { ignore_null_fields } => {
-                let options = EncodeOptions { ignore_null_fields: *ignore_null_fields };
+                let ignore_null_fields = *ignore_null_fields;
+                let options = EncodeOptions { ignore_null_fields, ..EncodeOptions::default() };
                 let objects = StructArray::from(rows.clone());
                 write_lines(out, &json::encode(&objects, options).map_err(io::Error::other)?)
             }

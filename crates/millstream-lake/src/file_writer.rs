@@ -36,6 +36,11 @@ use crate::table::{ENGINE, Table};
 const ROW_GROUP_ROWS: usize = 1 << 20;
 /// A row group is closed when its encoded columns have reached this.
 const ROW_GROUP_BYTES: usize = 64 << 20;
+/// Rows are encoded in pieces of about this many bytes, so that row groups and files of rows that
+/// come at once, as of a window that closes, are as large as others: what is encoded is in memory.
+const PIECE_BYTES: usize = 8 << 20;
+/// A piece has so many rows at least.
+const PIECE_ROWS_MIN: usize = 1_024;
 /// Bounds of text and bytes are cut to this length; they stay bounds.
 const BOUND_BYTES: usize = 32;
 
@@ -368,7 +373,9 @@ impl FileWriter {
         let refused = |problem| TableError::Row { table: self.store.shown(), problem };
         let parts = self.plan.inner.parts(rows).map_err(refused)?;
         for (key, rows) in parts {
-            self.write_to(key, &rows)?;
+            for piece in pieces(&rows) {
+                self.write_to(key.clone(), &piece)?;
+            }
         }
         Ok(())
     }
@@ -408,6 +415,9 @@ impl FileWriter {
         file.with_nan.extend(statistics::columns_with_nan(physical));
         file.writer.write(physical).map_err(|error| encoding(&error))?;
         if file.writer.in_progress_size() >= ROW_GROUP_BYTES {
+            // A vector that grows by itself would have twice the file's size.
+            let row_group = file.writer.in_progress_size();
+            file.writer.inner_mut().reserve_exact(row_group);
             file.writer.flush().map_err(|error| encoding(&error))?;
         }
         let bytes = file.writer.bytes_written() + file.writer.in_progress_size();
@@ -506,6 +516,14 @@ impl FileWriter {
     }
 }
 
+/// Slices of `rows` of about [`PIECE_BYTES`]. Of rows that are slices themselves they are smaller.
+fn pieces(rows: &RecordBatch) -> impl Iterator<Item = RecordBatch> {
+    let row_bytes = rows.get_array_memory_size() / rows.num_rows().max(1);
+    let length = (PIECE_BYTES / row_bytes.max(1)).max(PIECE_ROWS_MIN);
+    let starts = (0..rows.num_rows()).step_by(length);
+    starts.map(move |start| rows.slice(start, length.min(rows.num_rows() - start)))
+}
+
 /// A name as the log has it.
 fn encoded(store: &TableStore, name: &str) -> String {
     let (root, url) = (store.url().as_str().len(), store.file_url(name));
@@ -523,4 +541,27 @@ fn writer(plan: &WritePlan) -> parquet::errors::Result<ArrowWriter<Vec<u8>>> {
     let options =
         ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
     ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(&plan.inner.physical), options)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::StringArray;
+
+    use super::*;
+
+    fn lengths(rows: usize, length: usize) -> Vec<usize> {
+        let texts = StringArray::from_iter_values((0..rows).map(|_| "x".repeat(length)));
+        let rows = RecordBatch::try_from_iter([("t", Arc::new(texts) as ArrayRef)]);
+        pieces(&rows.expect("it is a column")).map(|piece| piece.num_rows()).collect()
+    }
+
+    #[test]
+    fn many_rows_are_encoded_in_pieces() {
+        let found = lengths(30_000, 1_000);
+        assert!(found.len() > 3 && found.iter().all(|rows| *rows <= 9_000), "{found:?}");
+        assert_eq!(found.iter().sum::<usize>(), 30_000);
+        assert_eq!(lengths(5, 10), [5]);
+        assert_eq!(lengths(2_000, 20_000), [1_024, 976]);
+        assert!(lengths(0, 0).is_empty());
+    }
 }

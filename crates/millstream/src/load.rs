@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+use futures::{StreamExt as _, stream};
 use millstream_engine::api::connector::{Connector, Registry, Table};
 use millstream_engine::api::needs::{Need, Role, Usage};
 use millstream_engine::api::options::OptionError;
@@ -212,11 +213,20 @@ impl PipelineFile {
             |flow: &Flow| checkpoints::location(place, flow, changes.checkpoint, several);
         let family = Arc::new(pipeline.flows.iter().map(location).collect::<Vec<_>>());
         let (mut loaded, mut found) = (Vec::new(), Diagnostics::default());
-        for flow in flows {
-            match flow::plan(&pipeline, flow, &setup).await {
+        // They take some milliseconds each, and know nothing of each other.
+        let planned = flows.into_iter().map(|flow| {
+            let (pipeline, flow, setup) = (Arc::clone(&pipeline), flow.clone(), Arc::clone(&setup));
+            let planning = move || {
+                let planned = setup.env.block_on_cores(flow::plan(&pipeline, &flow, &setup));
+                (flow, planned)
+            };
+            async { env.spawn_blocking("plan", planning).join().await }
+        });
+        let mut planned = stream::iter(planned).buffered(partitions);
+        while let Some((flow, planned)) = planned.next().await {
+            match planned {
                 Ok(plan) => {
-                    let (flow, checkpoint, family) =
-                        (flow.clone(), location(flow), Arc::clone(&family));
+                    let (checkpoint, family) = (location(&flow), Arc::clone(&family));
                     let needs = needs(&pipeline, &flow);
                     let (pipeline, setup) = (Arc::clone(&pipeline), Arc::clone(&setup));
                     let planner = Planner { pipeline, flow: flow.clone(), setup };

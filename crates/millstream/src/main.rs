@@ -27,6 +27,7 @@ mod hiding;
 mod histogram;
 mod human;
 mod key_value;
+mod large_state;
 mod load;
 mod logging;
 mod lookup;

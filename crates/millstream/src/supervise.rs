@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use thiserror::Error;
 
 use crate::app::App;
+use crate::large_state::LargeState;
 use crate::load::Planner;
 use crate::report;
 use crate::restart::{Policy, Starts};
@@ -112,7 +113,8 @@ async fn run(job: Job, env: &Env, screen: &Screen, flow: &str) -> Option<Finishe
     let Job { plan, planner, mut settings, restart } = job;
     let told = Arc::clone(&settings.listener);
     let tally = Arc::new(Tally { env: env.clone(), seen: Mutex::default() });
-    settings.listener = Arc::new(Listeners(vec![Arc::clone(&told), tally.clone()]));
+    let large_state = Arc::new(LargeState::new(env));
+    settings.listener = Arc::new(Listeners(vec![Arc::clone(&told), tally.clone(), large_state]));
     let (mut plan, mut starts) = (Ok(plan), Starts::new(restart));
     loop {
         let ran = match plan {

@@ -31,7 +31,7 @@ use millstream_sql::plan::logical::blamed;
 use millstream_sql::plan::optimize;
 use millstream_sql::query::prepared::{STREAM_PREFIX, TableRead};
 use millstream_sql::query::streams::Watermark;
-use millstream_sql::session::session;
+use millstream_sql::session;
 use millstream_store::checkpoint::Checkpoint;
 use millstream_store::env::Env;
 use millstream_store::log_writer::Settings;
@@ -60,7 +60,7 @@ use crate::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
 use crate::plan::lookup::LookupRefused;
 use crate::plan::places::SqlText;
 use crate::plan::scanned_table::scans_in;
-use crate::plan::session::{batch_config, streaming_config};
+use crate::plan::session::{batch_config, register, streaming_config};
 use crate::plan::stream_scan::{Slots, StreamTable};
 use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, failing_rows_at_rest, stages};
 use crate::state::event_times::Time;
@@ -260,20 +260,18 @@ impl PlannedFlow {
         let failed = |error| FlowError::Failure(from_datafusion(error));
         let config =
             if self.flow.is_stream { streaming_config() } else { batch_config(setup.partitions) };
-        let context = session(config, &self.batch_clock);
+        let state = session::state(config, Arc::default(), &self.batch_clock);
         let mut scans = Vec::with_capacity(self.streams.len());
         for StreamRead { declared, schema, registered_as, .. } in &self.streams {
             // Slots of its own: what one branch's plan does not read is not left for another's.
             let slots = Slots::new(setup.partitions);
             scans.push(Arc::clone(&slots));
             let table = StreamTable::new(declared.table.name.clone(), Arc::clone(schema), slots);
-            context.register_table(registered_as.as_str(), Arc::new(table)).map_err(failed)?;
+            register(&state, registered_as, Arc::new(table)).map_err(failed)?;
         }
         for table in &self.at_rest {
-            let name = table.registered_as.as_str();
-            context.register_table(name, table.provider()).map_err(failed)?;
+            register(&state, &table.registered_as, table.provider()).map_err(failed)?;
         }
-        let state = context.state();
         let logical = branch.plan(&state)?;
         let checks = branch.checks().map_or(0, |checks| checks.columns());
         let schema = logical.schema().as_arrow();
@@ -287,7 +285,7 @@ impl PlannedFlow {
         let body = if self.flow.is_stream {
             let computed = self.computed_times(branch, &logical, &state)?;
             delays = computed.iter().map(|of| of.as_ref().map(|of| of.watermark.delay)).collect();
-            let plan = self.stream_plan(branch, state, logical, scans, computed).await?;
+            let plan = self.stream_plan(branch, Arc::new(state), logical, scans, computed).await?;
             Body::Stream(Box::new(plan))
         } else {
             // Planned again when it runs, over what the tables hold then.
@@ -305,7 +303,7 @@ impl PlannedFlow {
     async fn stream_plan(
         &self,
         branch: &Branch,
-        state: SessionState,
+        state: Arc<SessionState>,
         logical: LogicalPlan,
         scans: Vec<Arc<Slots>>,
         computed: Vec<Option<Computed>>,
@@ -323,7 +321,7 @@ impl PlannedFlow {
                 let error = stages::CutError::NothingToComplete;
                 return Err(FlowError::Sql(branch.query.refused(error.to_string(), error.help())));
             }
-            let plan = QueryPlan::new(state.clone(), logical, scans).await;
+            let plan = QueryPlan::new(Arc::clone(&state), logical, scans).await;
             let mut plan = plan.map_err(|error| not_planned(branch, &state, error))?;
             plan.set_on_error(self.flow.on_error(), &Arc::new(SqlText::of(branch)));
             return Ok(plan.into());

@@ -1,5 +1,10 @@
 //! DataFusion's settings for a streaming query, each with its reason.
 
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::common::{Result, TableReference};
+use datafusion::execution::SessionState;
 use datafusion::prelude::SessionConfig;
 use millstream_sql::session::config;
 
@@ -25,4 +30,11 @@ pub fn streaming_config() -> SessionConfig {
 /// Settings for a query over tables at rest.
 pub fn batch_config(partitions: usize) -> SessionConfig {
     config().with_target_partitions(partitions)
+}
+
+/// Adds a table to what the queries of a session may read.
+pub fn register(state: &SessionState, name: &str, table: Arc<dyn TableProvider>) -> Result<()> {
+    let reference = TableReference::from(name);
+    let name = reference.table().to_owned();
+    state.schema_for_ref(reference)?.register_table(name, table).map(drop)
 }

@@ -99,7 +99,7 @@ impl StatefulPlan {
     /// Plans the pieces. `scans` are the slots of the streams, one per source; `limits` is what all
     /// operators together may use.
     pub async fn new(
-        state: &SessionState,
+        state: &Arc<SessionState>,
         cut: Cut,
         scans: &[Arc<Slots>],
         mode: OutputMode,
@@ -339,7 +339,7 @@ impl PlannedStage {
     }
 
     async fn new(
-        state: &SessionState,
+        state: &Arc<SessionState>,
         stage: Stage,
         leaves: &[(Leaf, Arc<Slots>)],
         mode: OutputMode,
@@ -486,12 +486,12 @@ impl StagePlan {
     }
 
     async fn new(
-        state: &SessionState,
+        state: &Arc<SessionState>,
         logical: LogicalPlan,
         leaves: &[(Leaf, Arc<Slots>)],
     ) -> Result<Self> {
         let slots = leaves.iter().map(|(_, slots)| Arc::clone(slots)).collect();
-        let plan = QueryPlan::new(state.clone(), logical, slots).await?;
+        let plan = QueryPlan::new(Arc::clone(state), logical, slots).await?;
         let read = leaves.iter().zip(plan.columns_read());
         let leaves = read.map(|((leaf, _), columns)| columns.is_some().then_some(*leaf)).collect();
         Ok(Self { plan, leaves })

@@ -62,12 +62,14 @@ fn check_lengths(bytes: &[u8]) -> Result<(), ArrowError> {
     Ok(())
 }
 
-/// About how many bytes [`encode`] makes of `rows`. Of a slice only its own rows count, not the
-/// whole array that it shares.
+/// About how many bytes [`encode`] makes of `rows`.
 pub fn encoded_bytes(rows: &[RecordBatch]) -> usize {
-    let own = |column: &ArrayRef| {
-        let bytes = column.to_data().get_slice_memory_size();
-        bytes.unwrap_or_else(|_| column.get_array_memory_size())
-    };
-    rows.iter().flat_map(RecordBatch::columns).map(own).sum()
+    rows.iter().flat_map(RecordBatch::columns).map(own_bytes).sum()
+}
+
+/// The memory of a column, in bytes. Of a slice only its own rows count, not the whole array that
+/// it shares.
+pub fn own_bytes(column: &ArrayRef) -> usize {
+    let bytes = column.to_data().get_slice_memory_size();
+    bytes.unwrap_or_else(|_| column.get_array_memory_size())
 }

@@ -33,6 +33,10 @@ const ROWS_WORTH_A_CORE: usize = 4_096;
 /// The number of shards of an operator whose memory is limited: so many that each one is small.
 const SHARDS_WITHIN_LIMIT: usize = 64;
 
+/// A snapshot of more state than this is made by way of files even where memory is not limited: a
+/// second copy of the state would be in memory otherwise. In unit tests some states are as large.
+const SNAPSHOT_IN_MEMORY_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 128 << 20 };
+
 /// What an operator may use.
 #[derive(Clone, Copy, Debug)]
 pub struct ResourceLimits {
@@ -234,7 +238,9 @@ impl<S: Shard> Operator for Sharded<S> {
 
     fn snapshot_builder(&self) -> Result<Box<dyn SnapshotBuilder>> {
         let spec = Arc::clone(&self.spec);
-        Ok(match self.limits.memory_bytes {
+        let limit = self.limits.memory_bytes;
+        let is_large = || self.bytes() > SNAPSHOT_IN_MEMORY_BYTES;
+        Ok(match limit.or_else(|| is_large().then_some(SNAPSHOT_IN_MEMORY_BYTES)) {
             None => Box::new(InMemory::<S>::new(spec)?),
             Some(bytes) => Box::new(InFiles::<S>::new(spec, SHARDS_WITHIN_LIMIT, bytes)),
         })

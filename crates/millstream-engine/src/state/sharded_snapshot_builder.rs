@@ -1,9 +1,9 @@
 //! The replica of an operator that is made of shards ([`super::sharded`]).
 //!
 //! Without a limit of memory it is one shard, to which each entry is applied as it comes. With a
-//! limit, the rows that the entries have for a shard are written into a file first, and the shards
-//! are made one after the other: each row is written and read once, and no more than one shard is
-//! in memory.
+//! limit, or where the state is large, the rows that the entries have for a shard are written into
+//! a file first, and the shards are made one after the other: each row is written and read once,
+//! and no more than one shard is in memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

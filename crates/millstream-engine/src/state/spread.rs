@@ -1,9 +1,16 @@
 //! Spreading rows over shards by the hash of their keys.
 
-use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use datafusion::common::Result;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
+
+/// A fixed seed: which shard a key is in, and so the order of output rows, is the same in every
+/// run.
+const SEED: u64 = 0x6d69_6c6c;
+/// The seed where the rows of one shard are spread further: by another hash, as all of them have
+/// something of the first one in common.
+const SEED_WITHIN_SHARD: u64 = 0x7374_7265;
 
 /// Spreads rows over a number of shards: the rows of one key always to the same.
 pub struct Spread {
@@ -15,9 +22,12 @@ impl Spread {
     /// Over `shards` shards.
     pub fn new(shards: usize) -> Self {
         assert!(shards > 0, "there is at least one shard");
-        // A fixed seed: which shard a key is in, and so the order of output rows, is the same in
-        // every run.
-        Self { shards, hashing: RandomState::with_seed(0x6d69_6c6c) }
+        Self { shards, hashing: RandomState::with_seed(SEED) }
+    }
+
+    /// Over `parts` parts of what is in one shard.
+    pub fn within_shard(parts: usize) -> Self {
+        Self { hashing: RandomState::with_seed(SEED_WITHIN_SHARD), ..Self::new(parts) }
     }
 
     /// By shard, its rows in order, without empty record batches. `keys` gives the key columns.
@@ -47,12 +57,24 @@ impl Spread {
                 match places.len() {
                     0 => {}
                     all if all == rows.num_rows() => share.push(rows.clone()),
-                    _ => share.push(take_record_batch(rows, &UInt32Array::from(places))?),
+                    _ => share.push(picked(rows, places)?),
                 }
             }
         }
         Ok(shares)
     }
+}
+
+/// The rows at `places`. What is picked of lists has room for up to twice as much, as its length is
+/// not known before; the state keeps it as it is here, so that room is given back.
+fn picked(rows: &RecordBatch, places: Vec<u32>) -> Result<RecordBatch> {
+    let rows = take_record_batch(rows, &UInt32Array::from(places))?;
+    if !rows.columns().iter().any(|column| column.data_type().is_nested()) {
+        return Ok(rows);
+    }
+    let (schema, mut columns, _) = rows.into_parts();
+    columns.iter_mut().for_each(Array::shrink_to_fit);
+    Ok(RecordBatch::try_new(schema, columns)?)
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ pub enum ClusterError {
         problem: String,
     },
     /// A setting of Spark's has another value here.
-    #[error("{key} cannot be set to '{value}': it is '{here}' here and stays so")]
+    #[error("{key} cannot be set to '{value}': it is '{here}' here and stays so{help}")]
     FixedSetting {
         /// The setting.
         key: String,
@@ -86,6 +86,8 @@ pub enum ClusterError {
         value: String,
         /// The value that it has.
         here: &'static str,
+        /// What to write instead, behind a semicolon; empty where there is nothing.
+        help: &'static str,
     },
     /// A setting has a value that it cannot have.
     #[error("{key} cannot be set to '{value}': {help}")]

@@ -18,6 +18,11 @@ const SETTINGS: &str = "the settings are millstream.remote.stages, millstream.re
                         group_by_bytes, which are whole \
                         numbers";
 
+/// What is said of others of Spark's.
+const NOT_KNOWN: &str = "what this setting of Spark's does is not known here; a query means what it \
+                         means with Spark's defaults, so leave the statement out where it sets one, \
+                         or says how Spark computes";
+
 impl QuerySession {
     /// Changes a setting.
     ///
@@ -46,10 +51,11 @@ impl QuerySession {
         }
         match spark_settings::known(key, value) {
             Some(Known::Fits) => return Ok(()),
-            Some(Known::Fixed(here)) => {
+            Some(Known::Fixed { here, help }) => {
                 let (key, value) = (key.to_owned(), value.to_owned());
-                return Err(ClusterError::FixedSetting { key, value, here }.into());
+                return Err(ClusterError::FixedSetting { key, value, here, help }.into());
             }
+            None if key.starts_with("spark.") => return Err(refused(NOT_KNOWN).into()),
             None => {}
         }
         let Some(name) = key.strip_prefix("millstream.remote.") else {
@@ -105,7 +111,9 @@ impl QuerySession {
                 self.mean(Meaning { ansi: true, ..self.meaning.clone() });
             }
             Change::Reset(Some(key)) => {
-                let is_known = self.settings.reset(key) || spark_settings::value(key).is_some();
+                let is_known = self.settings.reset(key)
+                    || spark_settings::value(key).is_some()
+                    || spark_settings::is_without_effect(key);
                 if !is_known {
                     return Err(unknown(key).into());
                 }

@@ -43,8 +43,12 @@ async fn the_time_is_one_throughout_a_query() {
     let session = session(directory.path());
     let text = "SELECT count(DISTINCT t) AS n, max(t) > TIMESTAMP '2026-01-01 00:00:00' AS late \
                 FROM (SELECT current_timestamp() AS t FROM parquet.`events`)";
-    let answer = answer(&session, text).await.expect("it runs");
-    assert!(answer.contains("| 1 | true |"), "{answer}");
+    let found = answer(&session, text).await.expect("it runs");
+    assert!(found.contains("| 1 | true |"), "{found}");
+    let types = "SELECT typeof(unix_timestamp()) AS s, unix_timestamp() > 1700000000 AS late, \
+                 typeof(current_time()) AS c, typeof(localtimestamp()) AS l";
+    let found = answer(&session, types).await.expect("it runs");
+    assert!(found.contains("| bigint | true | time(6) | timestamp_ntz |"), "{found}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,6 +2,7 @@
 //! the same settings.
 
 use millstream_query::error::QueryError;
+use millstream_query::setting_statements::Change;
 
 use crate::lake::{answer, session};
 
@@ -82,5 +83,40 @@ async fn without_it_spark_refuses_or_answers_otherwise() {
     ];
     for (query, expected) in cases {
         assert_eq!(row(&[], query).await.as_deref(), Ok(expected), "{query}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_set_is_refused_with_what_to_do() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut session = session(directory.path());
+    for (key, value, expected) in [
+        (
+            "spark.sql.parser.escapedStringLiterals",
+            "true",
+            "it is 'false' here and stays so; write r'",
+        ),
+        ("spark.sql.mapKeyDedupPolicy", "LAST_WIN", "it is 'EXCEPTION' here"),
+        ("spark.sql.legacy.charVarcharAsString", "true", "it is 'false' here and stays so"),
+        ("spark.sql.ofMine", "1", "leave the statement out"),
+        ("spark.executor.memory", "1g", "leave the statement out"),
+    ] {
+        let message = match session.set(key, value) {
+            Ok(()) => panic!("{key} = {value} is taken"),
+            Err(error) => crate::variables::shown(error),
+        };
+        assert!(message.contains(expected), "{key} = {value}: {message}");
+        assert!(!message.contains("millstream.remote"), "{key} = {value}: {message}");
+    }
+    for (key, value) in [
+        ("spark.sql.parser.escapedStringLiterals", "false"),
+        ("spark.sql.legacy.timeParserPolicy", "EXCEPTION"),
+        ("spark.sql.legacy.createHiveTableByDefault", "false"),
+        ("spark.sql.autoBroadcastJoinThreshold", "-1"),
+        ("spark.sql.adaptive.enabled", "false"),
+    ] {
+        assert!(session.set(key, value).is_ok(), "{key} cannot be {value}");
+        let reset = Change::Reset(Some(key.to_owned()));
+        assert!(matches!(session.apply(&reset), Ok(None)), "{key} cannot be reset");
     }
 }

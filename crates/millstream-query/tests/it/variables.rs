@@ -193,6 +193,9 @@ async fn a_name_is_a_column_before_it_is_a_variable() {
         ("DECLARE a = 1; SELECT x FROM VALUES (2), (3) AS t(x) ORDER BY a, x LIMIT 1", &["x", "2"]),
         ("DECLARE a = 1; SELECT 9 AS nine FROM VALUES (4) AS t(x) GROUP BY x + a", &["nine", "9"]),
         ("DECLARE a = 2; SELECT array(5, 6, 7)[a] AS x", &["x", "7"]),
+        ("DECLARE a = 1; SELECT CAST(a AS STRING) AS a", &["a", "1"]),
+        ("DECLARE a = 1; SELECT a + 1 AS b, 5 AS a, a AS c", &["b,a,c", "2,5,5"]),
+        ("DECLARE a = 1; SELECT a + x AS a FROM VALUES (2) AS t(x) ORDER BY a", &["a", "3"]),
         ("DECLARE a = 'b INT'; SELECT from_json('{\"b\": 3}', a).b AS x", &["x", "3"]),
     ])
     .await;

@@ -11,6 +11,8 @@ use super::Dialect;
 /// (univocity, `STOP_AT_DELIMITER`) does by default.
 pub struct Splitter {
     dialect: Dialect,
+    trims_start: bool,
+    trims_end: bool,
     values: Vec<u8>,
     /// Where each value ends in `values`, and whether it was quoted.
     ends: Vec<(usize, bool)>,
@@ -19,7 +21,18 @@ pub struct Splitter {
 impl Splitter {
     /// A splitter for lines in `dialect`.
     pub fn new(dialect: &Dialect) -> Self {
-        Self { dialect: dialect.clone(), values: Vec::new(), ends: Vec::new() }
+        Self {
+            dialect: dialect.clone(),
+            trims_start: false,
+            trims_end: false,
+            values: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+
+    /// The same, which leaves out white space before values, and behind those without quotes.
+    pub fn trimming(self, start: bool, end: bool) -> Self {
+        Self { trims_start: start, trims_end: end, ..self }
     }
 
     /// Splits `line` and gives the number of values.
@@ -28,12 +41,18 @@ impl Splitter {
         self.ends.clear();
         let mut rest = line;
         loop {
+            if self.trims_start {
+                rest = self.without_space(rest);
+            }
             let is_quoted =
                 self.dialect.quote.is_some() && rest.first().copied() == self.dialect.quote;
             let (length, is_quoted) = match self.dialect.quote.filter(|_| is_quoted) {
                 Some(quote) => self.quoted(rest, quote),
                 None => (self.unquoted(rest), false),
             };
+            if self.trims_end && !is_quoted {
+                self.trim_end();
+            }
             self.ends.push((self.values.len(), is_quoted));
             // A line that ends with a separator has one more value, an empty one: then the rest is
             // empty, not absent.
@@ -42,6 +61,19 @@ impl Splitter {
                 None => return self.ends.len(),
             }
         }
+    }
+
+    /// The text without what univocity takes for white space, the space and all before it.
+    fn without_space<'a>(&self, text: &'a [u8]) -> &'a [u8] {
+        let is_space = |byte: &&u8| **byte <= b' ' && **byte != self.dialect.separator;
+        &text[text.iter().take_while(is_space).count()..]
+    }
+
+    /// Takes such white space from the end of the last value.
+    fn trim_end(&mut self) {
+        let start = self.ends.last().map_or(0, |(end, _)| *end);
+        let kept = self.values[start..].iter().rposition(|byte| *byte > b' ');
+        self.values.truncate(start + kept.map_or(0, |last| last + 1));
     }
 
     /// Takes the value that ends before the next separator; gives its length.
@@ -138,6 +170,19 @@ mod tests {
             let values: Vec<_> = values.iter().map(|value| value.as_bytes()).collect();
             assert_eq!(found, values, "{line}");
         }
+    }
+
+    #[test]
+    fn white_space_is_left_out_where_that_is_wanted() {
+        let mut splitter = Splitter::new(&Dialect::default()).trimming(true, true);
+        assert_eq!(splitter.split(b" 1 , x y ,  , \" q \" "), 4);
+        let values =
+            [0, 1, 2, 3].map(|at| String::from_utf8_lossy(splitter.value(at)).into_owned());
+        assert_eq!(values, ["1", "x y", "", " q "]);
+        assert_eq!(splitter.value_or_null(2), None);
+        let mut splitter = Splitter::new(&Dialect::default()).trimming(false, true);
+        assert_eq!(splitter.split(b" 1 "), 1);
+        assert_eq!(splitter.value(0), b" 1");
     }
 
     #[test]

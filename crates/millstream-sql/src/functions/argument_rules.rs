@@ -6,19 +6,18 @@
 
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
-use datafusion::logical_expr::expr::{AggregateFunction, Case, ScalarFunction, WindowFunction};
-use datafusion::logical_expr::{
-    Cast, Expr, ExprSchemable, WindowFrameBound, WindowFrameUnits, cast, lit,
-};
+use datafusion::logical_expr::expr::{AggregateFunction, Case, ScalarFunction};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, TryCast, cast, lit};
 
-use super::common_types::mix_text;
-use super::{elements, time_bucket, times_of_day};
+use super::common_types::{check_condition, mix_text};
+use super::{argument_types, elements, frame_rules, json_keys, time_bucket, times_of_day};
 use crate::types::{field_type, list_of, spark_type};
 
 /// `expr` as Spark takes it.
 pub(super) fn taken(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     match expr {
         Expr::ScalarFunction(call) => {
+            let call = with_bytes(call, schema);
             let types = call.args.iter().map(|arg| arg.get_type(schema));
             match types.collect::<Result<Vec<_>>>() {
                 Ok(types) => function(call, &types, schema),
@@ -31,14 +30,17 @@ pub(super) fn taken(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         }
         Expr::Negative(value) => negated(*value, schema),
         Expr::AggregateFunction(call) => {
+            if let Some(condition) = &call.params.filter {
+                check_condition(condition, schema, "of FILTER")?;
+            }
             times_of_day::check_rows(call.func.name(), &call.params.args, schema)?;
             if call.func.name() == "string_agg" {
                 joined_texts(&call.params.args, schema)?;
             }
             Ok(Expr::AggregateFunction(call))
         }
-        Expr::WindowFunction(call) => {
-            frame(&call, schema)?;
+        Expr::WindowFunction(mut call) => {
+            frame_rules::apply(&mut call.params, schema)?;
             times_of_day::check_rows(call.fun.name(), &call.params.args, schema)?;
             Ok(Expr::WindowFunction(call))
         }
@@ -73,94 +75,9 @@ fn of_doubles(mut call: AggregateFunction, schema: &DFSchema) -> AggregateFuncti
     call
 }
 
-/// Refuses frames that count in what their order does not have.
-fn frame(call: &WindowFunction, schema: &DFSchema) -> Result<()> {
-    let frame = &call.params.window_frame;
-    let [sort] = call.params.order_by.as_slice() else { return Ok(()) };
-    let bound = |bound: &WindowFrameBound| match bound {
-        WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) => {
-            Some(value.clone()).filter(|value| !value.is_null())
-        }
-        WindowFrameBound::CurrentRow => None,
-    };
-    let bounds = [bound(&frame.start_bound), bound(&frame.end_bound)];
-    let mut bounds = bounds.into_iter().flatten().peekable();
-    if frame.units != WindowFrameUnits::Range || bounds.peek().is_none() {
-        return Ok(());
-    }
-    let of = sort.expr.get_type(schema)?;
-    let is_number = |value: &ScalarValue| match value.try_as_str() {
-        Some(text) => text.is_some_and(|text| text.trim().parse::<f64>().is_ok()),
-        None => value.data_type().is_numeric(),
-    };
-    if matches!(of, DataType::Timestamp(..))
-        && let Some(by) = bounds.find(is_number)
-    {
-        return plan_err!(
-            "a RANGE of times is bounded by an INTERVAL, such as INTERVAL '1' DAY, and not by the \
-             number {by}"
-        );
-    }
-    if let Some(by) =
-        [&frame.start_bound, &frame.end_bound].into_iter().find_map(|at| beyond(at, &of))
-    {
-        let of = spark_type(&of);
-        return plan_err!(
-            "a RANGE that is ordered by a {of} has no bound of {by}, which is beyond its values; \
-             write UNBOUNDED, or order by a cast to a type that holds {by}"
-        );
-    }
-    let refused = match &of {
-        DataType::Date32 => bounds.any(|value| has_time(&value)),
-        of => of.is_string() || matches!(of, DataType::Boolean | DataType::Binary),
-    };
-    if refused {
-        let of = spark_type(&of);
-        return plan_err!("a RANGE between such bounds cannot be ordered by a {of}; use ROWS");
-    }
-    Ok(())
-}
-
-/// The number of a bound, if it is more than values of the type `of` have.
-fn beyond<'a>(bound: &'a WindowFrameBound, of: &DataType) -> Option<&'a str> {
-    let (by, more) = match bound {
-        // It is cast with a minus before it, and the least number is farther from zero.
-        WindowFrameBound::Preceding(by) => (by, 1),
-        WindowFrameBound::Following(by) => (by, 0),
-        WindowFrameBound::CurrentRow => return None,
-    };
-    let text = by.try_as_str().flatten()?.trim();
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    if whole.is_empty() || !whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit())
-    {
-        return None;
-    }
-    let most = match of {
-        DataType::Int8 => i128::from(i8::MAX) + more,
-        DataType::Int16 => i128::from(i16::MAX) + more,
-        DataType::Int32 => i128::from(i32::MAX) + more,
-        DataType::Int64 => i128::from(i64::MAX) + more,
-        DataType::Date32 => i128::from(i32::MAX),
-        DataType::Decimal128(digits, scale) => {
-            let digits = u32::try_from(i16::from(*digits) - i16::from(*scale)).ok()?;
-            10_i128.checked_pow(digits)? - 1
-        }
-        _ => return None,
-    };
-    // What is no `i128` has more digits than any type.
-    let by = whole.parse::<i128>().unwrap_or(i128::MAX);
-    (by > most).then_some(text)
-}
-
-/// Whether a bound of a frame has a part of a day, in the form that the text of bounds has.
-fn has_time(value: &ScalarValue) -> bool {
-    let text = value.try_as_str().flatten().unwrap_or_default();
-    text.ends_with(" microseconds") && !text.ends_with(" 0 microseconds")
-}
-
 fn negated(value: Expr, schema: &DFSchema) -> Result<Expr> {
     let value = match value.get_type(schema) {
-        Ok(of) if of.is_string() => cast(value, DataType::Float64),
+        Ok(of) if of.is_string() || of.is_null() => cast(value, DataType::Float64),
         Ok(
             of @ (DataType::Timestamp(..)
             | DataType::Time64(_)
@@ -178,17 +95,63 @@ fn negated(value: Expr, schema: &DFSchema) -> Result<Expr> {
 const TAKE_TWO_ARRAYS: [&str; 4] =
     ["array_union", "array_intersect", "array_except", "arrays_overlap"];
 
+/// Refuses a place to begin at that is no constant, or before the beginning.
+fn check_position(position: &Expr) -> Result<()> {
+    if position.any_column_refs() || position.contains_outer() {
+        return plan_err!(
+            "regexp_replace takes a constant as the position to begin at (DATATYPE_MISMATCH), not \
+             a column; write concat(left(x, n), regexp_replace(substring(x, n + 1), ...))"
+        );
+    }
+    let Expr::Literal(value, _) = position else { return Ok(()) };
+    match value.cast_to(&DataType::Int64) {
+        Ok(ScalarValue::Int64(Some(position))) if position < 1 => plan_err!(
+            "regexp_replace: the position counts from 1 and is {position} (DATATYPE_MISMATCH)"
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Functions that ask whether a text is UTF-8, which all texts are here.
+const OF_UTF8: [&str; 4] =
+    ["is_valid_utf8", "make_valid_utf8", "try_validate_utf8", "validate_utf8"];
+
+/// The call, which looks at bytes where it got a cast of them.
+fn with_bytes(mut call: ScalarFunction, schema: &DFSchema) -> ScalarFunction {
+    if OF_UTF8.contains(&call.func.name())
+        && let [text] = &mut call.args[..]
+        && let Some(bytes) = bytes_of(text, schema)
+    {
+        *text = bytes;
+    }
+    call
+}
+
+/// The BINARY that a cast makes a STRING of. The cast would put U+FFFD in the places of bytes that
+/// are not UTF-8, where Spark's keeps them.
+fn bytes_of(text: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let (Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field })) = text else {
+        return None;
+    };
+    let is_of_bytes = expr.get_type(schema).is_ok_and(|of| of.is_binary());
+    (is_of_bytes && field.data_type().is_string()).then(|| expr.as_ref().clone())
+}
+
 fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> Result<Expr> {
     let name = call.func.name().to_owned();
-    times_of_day::check_call(&name, types)?;
-    times_of_day::check_field(&call, types, schema)?;
-    elements::check(&name, types)?;
+    check(&call, types, schema)?;
+    call = argument_types::as_double(call, types);
     if TAKE_TWO_ARRAYS.contains(&name.as_str())
         && let [left, right] = types
         && mix_text(left, right)
     {
         let (left, right) = (spark_type(left), spark_type(right));
         return plan_err!("{name} takes arrays of one type and got {left} and {right}; cast one");
+    }
+    if name == "typeof"
+        && let Some(of) = call.args.first().and_then(times_of_day::type_with_digits)
+    {
+        return Ok(lit(of));
     }
     match (name.as_str(), types) {
         ("date_add" | "date_sub", [_, days]) if is_no_int(days) => {
@@ -204,6 +167,14 @@ fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> 
             let order = spark_type(order);
             return plan_err!("sort_array takes true or false for ascending and got {order}");
         }
+        ("greatest" | "least", types) if has_text_beside_others(types) => {
+            return plan_err!(
+                "{name} takes values of one type and got STRINGs beside others \
+                 (DATATYPE_MISMATCH); cast one of them"
+            );
+        }
+        ("regexp_replace", [_, _, _, _]) => check_position(&call.args[3])?,
+        ("hex", [DataType::Null]) => call.args[0] = cast(call.args[0].clone(), DataType::Utf8),
         ("get", [DataType::Null, _]) => return plan_err!("get takes an ARRAY and got VOID"),
         ("json_array_length" | "json_object_keys", [given])
             if !given.is_string() && !given.is_null() =>
@@ -224,6 +195,7 @@ fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> 
             let (_, field) = call.args[0].to_field(schema)?;
             return Ok(lit(field_type(&field).to_lowercase()));
         }
+        ("to_json", [_, ..]) => json_keys::check_made(&call.args[0], schema)?,
         ("get_field", _) => return elements::at_key(call, types),
         ("arrays_zip", _) => return Ok(zipped(call, schema)),
         (time_bucket::NAME, _) => time_bucket::check(&call.args)?,
@@ -233,6 +205,75 @@ fn function(mut call: ScalarFunction, types: &[DataType], schema: &DFSchema) -> 
         _ => {}
     }
     Ok(Expr::ScalarFunction(call))
+}
+
+/// Refuses what Spark casts to no type that the function takes.
+fn check(call: &ScalarFunction, types: &[DataType], schema: &DFSchema) -> Result<()> {
+    let name = call.func.name();
+    times_of_day::check(call, types, schema)?;
+    elements::check(name, types)?;
+    argument_types::check(name, types)?;
+    check_whole(name, types)?;
+    check_written(name, types)
+}
+
+/// Refuses what is written as no text. For `format_number` Spark casts nothing, and for
+/// `array_join` nothing that has parts.
+fn check_written(name: &str, types: &[DataType]) -> Result<()> {
+    match (name, types) {
+        ("format_number", [number, _])
+            if number.is_string() || number.is_nested() || *number == DataType::Boolean =>
+        {
+            let number = spark_type(number);
+            plan_err!("format_number writes a number and got {number} (DATATYPE_MISMATCH); cast it")
+        }
+        ("format_number", [_, places])
+            if places.is_floating() || matches!(places, DataType::Decimal128(..)) =>
+        {
+            let places = spark_type(places);
+            plan_err!(
+                "format_number takes an INT number of places, or a pattern, and got {places} \
+                 (DATATYPE_MISMATCH); cast it to INT"
+            )
+        }
+        ("array_join" | "array_to_string", [of @ DataType::List(item), ..])
+            if item.data_type().is_nested() =>
+        {
+            let of = spark_type(of);
+            plan_err!(
+                "array_join takes an ARRAY<STRING> and got {of} (DATATYPE_MISMATCH); write \
+                 flatten(x) for arrays of arrays, or transform(x, e -> to_json(e))"
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what is cast to no whole number: the number of an element, and units of time.
+fn check_whole(name: &str, types: &[DataType]) -> Result<()> {
+    let (given, wanted) = match (name, types) {
+        ("timestamp_millis" | "timestamp_micros", [given])
+            if given.is_floating() || matches!(given, DataType::Decimal128(..)) =>
+        {
+            (given, "BIGINT")
+        }
+        ("element_at" | "try_element_at", [DataType::List(_), index])
+            if index.is_string() || is_no_int(index) =>
+        {
+            (index, "INT")
+        }
+        _ => return Ok(()),
+    };
+    let given = spark_type(given);
+    plan_err!(
+        "{name} takes a whole number and got {given} (DATATYPE_MISMATCH); cast it to {wanted}"
+    )
+}
+
+fn has_text_beside_others(types: &[DataType]) -> bool {
+    let mut known = types.iter().filter(|of| !of.is_null());
+    let is_text = known.next().is_some_and(DataType::is_string);
+    known.any(|of| of.is_string() != is_text)
 }
 
 fn is_no_int(given: &DataType) -> bool {

@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, UInt32Array, new_null_array};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{concat, take};
 use arrow::datatypes::{DataType, Int32Type};
-use arrow::row::{RowConverter, SortField};
+use arrow::row::{RowConverter, Rows, SortField};
 use datafusion::common::{Result, exec_err, plan_err};
 
 use super::common_types::common_type;
 use super::define::{Arguments, Function, Param, returns_boolean};
+use super::one_zero::ones;
 use crate::types::spark_type;
 
 use Param::{Any, Int};
@@ -24,6 +25,16 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
     Function::new("array_prepend", &[Param::Array, Any], with_item, |args| added(args, |_| 0)),
     Function::new("array_insert", &[Param::Array, Int, Any], inserted_type, insert),
+    // What DataFusion calls it.
+    Function::new("array_remove_all", &[Param::Array, Any], with_item, without)
+        .aliases(&["array_remove"]),
+    Function::new(
+        "array_repeat",
+        &[Any, Int],
+        |args| Ok(DataType::new_list(args[0].clone(), true)),
+        repeat,
+    ),
+    Function::new("slice", &[Param::Array, Int, Int], |args| Ok(args[0].clone()), slice),
     Function::new(ONE_EARLIER, &[Int], |_| Ok(DataType::Int32), one_earlier),
 ];
 
@@ -95,6 +106,43 @@ fn list_of(
     Ok(Arc::new(ListArray::try_new(Arc::clone(item), offsets, items, nulls)?))
 }
 
+/// Elements in a form in which they can be hashed and compared, also arrays and structs, and those
+/// that are equal are the same.
+fn comparable(columns: [&ArrayRef; 2]) -> Result<[Rows; 2]> {
+    let converter = RowConverter::new(vec![SortField::new(columns[0].data_type().clone())])?;
+    let rows =
+        |column: &ArrayRef| -> Result<Rows> { Ok(converter.convert_columns(&[ones(column)?])?) };
+    Ok([rows(columns[0])?, rows(columns[1])?])
+}
+
+/// The arrays without the elements that are equal to argument 1. NULLs stay in them.
+fn without(args: &Arguments) -> Result<ArrayRef> {
+    let DataType::List(field) = &args.returns else { return exec_err!("a list has items") };
+    if field.data_type().is_null() {
+        return Ok(new_null_array(&args.returns, args.rows));
+    }
+    let values = args.expanded(0)?;
+    let list = values.as_list::<i32>();
+    let items = super::cast::cast(list.values(), field.data_type(), true)?;
+    let wanted = super::cast::cast(&args.expanded(1)?, field.data_type(), true)?;
+    let [item_rows, wanted_rows] = comparable([&items, &wanted])?;
+    let (mut indices, mut offsets, mut valid) = (Vec::new(), vec![0_i32], Vec::new());
+    for row in 0..args.rows {
+        let is_whole = list.is_valid(row) && wanted.is_valid(row);
+        if is_whole {
+            let range = list.value_offsets()[row] as u32..list.value_offsets()[row + 1] as u32;
+            let is_kept = |at: &u32| {
+                let at = *at as usize;
+                items.is_null(at) || item_rows.row(at) != wanted_rows.row(row)
+            };
+            indices.extend(range.filter(is_kept));
+        }
+        valid.push(is_whole);
+        offsets.push(indices.len() as i32);
+    }
+    list_of(&args.returns, take(&items, &UInt32Array::from(indices), None)?, offsets, valid)
+}
+
 /// True if an element that is not NULL is in both; NULL if none is, but a NULL is in one of them
 /// and the other has anything.
 fn overlap(args: &Arguments) -> Result<ArrayRef> {
@@ -107,10 +155,9 @@ fn overlap(args: &Arguments) -> Result<ArrayRef> {
     let items = [left, right].map(|list| super::cast::cast(list.values(), &common, true));
     let [left_items, right_items] = items;
     let (left_items, right_items) = (left_items?, right_items?);
-    // In this form elements of any type, also arrays and structs, can be hashed and compared.
-    let rows = RowConverter::new(vec![SortField::new(common)])?;
-    let left_rows = rows.convert_columns(&[Arc::clone(&left_items)])?;
-    let right_rows = rows.convert_columns(&[Arc::clone(&right_items)])?;
+    let [left_rows, right_rows] = comparable([&left_items, &right_items])?;
+    // An array of the type NULL says of no element that it is one.
+    let is_valid = |items: &ArrayRef, at: usize| !common.is_null() && items.is_valid(at);
     let range = |list: &ListArray, row: usize| {
         list.value_offsets()[row] as usize..list.value_offsets()[row + 1] as usize
     };
@@ -121,19 +168,76 @@ fn overlap(args: &Arguments) -> Result<ArrayRef> {
         let (left, right) = (range(left, row), range(right, row));
         let known: std::collections::HashSet<_> = left
             .clone()
-            .filter(|at| left_items.is_valid(*at))
+            .filter(|at| is_valid(&left_items, *at))
             .map(|at| left_rows.row(at))
             .collect();
         let is_in_both =
-            |at: usize| right_items.is_valid(at) && known.contains(&right_rows.row(at));
+            |at: usize| is_valid(&right_items, at) && known.contains(&right_rows.row(at));
         if right.clone().any(is_in_both) {
             return Ok(Some(true));
         }
-        let has_null = left.clone().any(|at| left_items.is_null(at))
-            || right.clone().any(|at| right_items.is_null(at));
+        let has_null = left.clone().any(|at| !is_valid(&left_items, at))
+            || right.clone().any(|at| !is_valid(&right_items, at));
         let open = has_null && !left.is_empty() && !right.is_empty();
         Ok(if open { None } else { Some(false) })
     })
+}
+
+/// Argument 0 as often as argument 1 says.
+fn repeat(args: &Arguments) -> Result<ArrayRef> {
+    let (values, counts) = (args.expanded(0)?, args.int(1));
+    let (mut indices, mut offsets, mut valid) = (Vec::new(), vec![0_i32], Vec::new());
+    for row in 0..args.rows {
+        let count = counts.get(row);
+        let length = usize::try_from(count.unwrap_or(0)).unwrap_or(0);
+        if length > MOST_ELEMENTS || indices.len() + length > i32::MAX as usize {
+            return exec_err!("array_repeat: an array has up to {MOST_ELEMENTS} elements");
+        }
+        indices.extend(std::iter::repeat_n(row as u32, length));
+        valid.push(count.is_some());
+        offsets.push(indices.len() as i32);
+    }
+    list_of(&args.returns, take(&values, &UInt32Array::from(indices), None)?, offsets, valid)
+}
+
+/// So many elements as argument 2 says from a place on, which counts from 1, or from -1 at the end.
+fn slice(args: &Arguments) -> Result<ArrayRef> {
+    let values = args.expanded(0)?;
+    let list = values.as_list::<i32>();
+    let (places, counts) = (args.int(1), args.int(2));
+    let range = |row: usize| {
+        let (Some(place), Some(count)) = (places.get(row), counts.get(row)) else {
+            return Ok(None);
+        };
+        if list.is_null(row) {
+            return Ok(None);
+        }
+        let Ok(count) = u32::try_from(count) else {
+            return exec_err!("slice: the length is {count}, which is below zero");
+        };
+        let length = i64::from(list.value_length(row));
+        let first = match place {
+            0 => return exec_err!("slice counts from 1, or from -1 at the end; the start is 0"),
+            1.. => i64::from(place) - 1,
+            _ => length + i64::from(place),
+        };
+        let end = list.value_offsets()[row + 1] as u32;
+        // An end beyond the range of an INT is one below zero in Spark.
+        let overflows = first + i64::from(count) > i64::from(i32::MAX);
+        if overflows || !(0..length).contains(&first) {
+            return Ok(Some(end..end));
+        }
+        let first = list.value_offsets()[row] as u32 + first as u32;
+        Ok(Some(first..first.saturating_add(count).min(end)))
+    };
+    let (mut indices, mut offsets, mut valid) = (Vec::new(), vec![0_i32], Vec::new());
+    for row in 0..args.rows {
+        let range = range(row)?;
+        valid.push(range.is_some());
+        indices.extend(range.into_iter().flatten());
+        offsets.push(indices.len() as i32);
+    }
+    list_of(&args.returns, take(list.values(), &UInt32Array::from(indices), None)?, offsets, valid)
 }
 
 fn list_with(list: &DataType, item: &DataType) -> Result<DataType> {

@@ -11,19 +11,28 @@ pub(super) const FUNCTIONS: &[Function] =
     &[Function::new("conv", &[Text, Int, Int], returns_text, conv)];
 
 fn conv(args: &Arguments) -> Result<ArrayRef> {
+    numbers(args, true)
+}
+
+/// `conv` without ANSI mode: a number of more than 64 bits has all of them set.
+pub(super) fn conv_of_64_bits(args: &Arguments) -> Result<ArrayRef> {
+    numbers(args, false)
+}
+
+fn numbers(args: &Arguments, strict: bool) -> Result<ArrayRef> {
     let (texts, from, to) = (args.text(0), args.int(1), args.int(2));
     args.write(|row, out| {
         let (Some(text), Some(from), Some(to)) = (texts.get(row), from.get(row), to.get(row))
         else {
             return Ok(false);
         };
-        converted(text.trim_matches(' '), from, to, out)
+        converted(text.trim_matches(' '), (from, to), strict, out)
     })
 }
 
 /// Writes the number that the digits at the beginning of `text` make. A negative one has 64 bits
-/// without a sign, unless `to` is negative.
-fn converted(text: &str, from: i32, to: i32, out: &mut String) -> Result<bool> {
+/// without a sign, unless `to` is negative. More bits are an error if `strict`, else all are set.
+fn converted(text: &str, (from, to): (i32, i32), strict: bool, out: &mut String) -> Result<bool> {
     let base = to.unsigned_abs();
     if !(2..=36).contains(&from) || !(2..=36).contains(&base) || text.is_empty() {
         return Ok(false);
@@ -37,7 +46,11 @@ fn converted(text: &str, from: i32, to: i32, out: &mut String) -> Result<bool> {
         let next = value.checked_mul(from as u64);
         match next.and_then(|next| next.checked_add(u64::from(digit))) {
             Some(next) => value = next,
-            None => return exec_err!("conv: the number {text} has more than 64 bits"),
+            None if strict => return exec_err!("conv: the number {text} has more than 64 bits"),
+            None => {
+                value = u64::MAX;
+                break;
+            }
         }
     }
     if negative && to > 0 {
@@ -77,7 +90,7 @@ mod tests {
 
     fn of(text: &str, from: i32, to: i32) -> Option<String> {
         let mut out = String::new();
-        converted(text, from, to, &mut out).ok()?.then_some(out)
+        converted(text, (from, to), true, &mut out).ok()?.then_some(out)
     }
 
     #[test]
@@ -88,5 +101,8 @@ mod tests {
         assert_eq!(of("9223372036854775808", 10, 16).as_deref(), Some("8000000000000000"));
         assert_eq!(of("FFFFFFFFFFFFFFFFF", 16, 10), None);
         assert_eq!(of("1", 1, 10), None);
+        let mut out = String::new();
+        assert!(converted("-FFFFFFFFFFFFFFFFF", (16, -10), false, &mut out).is_ok_and(|it| it));
+        assert_eq!(out, "-1");
     }
 }

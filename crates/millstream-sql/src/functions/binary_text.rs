@@ -85,7 +85,7 @@ impl Form {
 }
 
 /// Two digits a byte; the first byte may have one.
-fn of_hex(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn of_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8));
     let digits = digits.collect::<Option<Vec<u8>>>()?;
     let (first, pairs) = digits.split_at(digits.len() % 2);

@@ -107,6 +107,10 @@ impl Unit {
         if *data_type == DataType::Binary { Self::Byte } else { Self::Char }
     }
 
+    fn is_char(self) -> bool {
+        matches!(self, Self::Char)
+    }
+
     fn count(self, value: &[u8]) -> usize {
         match self {
             Self::Byte => value.len(),
@@ -220,6 +224,8 @@ fn substring(args: &Arguments) -> Result<ArrayRef> {
     let unit = Unit::of(&args.returns);
     written(args, |row, out| {
         let length = match &lengths {
+            // Of a text Spark takes as many characters as an INT says, also from far before it.
+            None if unit.is_char() => Some(i32::MAX.into()),
             None => Some(i64::MAX),
             Some(lengths) => lengths.get(row).map(i64::from),
         };
@@ -254,6 +260,13 @@ fn padded(args: &Arguments, side: Side) -> Result<ArrayRef> {
         else {
             return Ok(false);
         };
+        let count = i32::try_from(unit.count(value)).unwrap_or(i32::MAX);
+        if unit.is_char() && !pad.is_empty() && length.checked_sub(count).is_none() {
+            return exec_err!(
+                "a value cannot be padded to {length} characters, which overflows; cast the \
+                 length of a pad from what is 0 or more"
+            );
+        }
         let length = usize::try_from(length).unwrap_or(0);
         let missing = length.saturating_sub(unit.count(value));
         if missing == 0 || pad.is_empty() {

@@ -5,7 +5,6 @@
 //! become a string with U+FFFD in it instead of ending the query.
 
 use std::hash::Hash;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::array::builder::StringBuilder;
@@ -34,6 +33,8 @@ use crate::types::{INTERVAL_FIELDS, is_variant, spark_type};
 use crate::values::calendar::{
     DAY_US, SECOND_US, parse_date, parse_timestamp, parse_timestamp_ntz, write_timestamp,
 };
+use crate::values::digits::in_ascii;
+use crate::values::java_numbers::{floating, spaceless};
 use crate::values::java_text::{write_double, write_float};
 use crate::variant::texts;
 
@@ -131,18 +132,16 @@ fn arrow_cast(values: &ArrayRef, to: &DataType, strict: bool) -> Result<ArrayRef
 
 fn from_text(values: &StringArray, to: &DataType, strict: bool) -> Result<ArrayRef> {
     Ok(match to {
-        DataType::Int8 => parsed::<Int8Type>(values, to, strict, |text| text.trim().parse().ok())?,
-        DataType::Int16 => {
-            parsed::<Int16Type>(values, to, strict, |text| text.trim().parse().ok())?
+        DataType::Int8 => parsed::<Int8Type>(values, to, strict, |text| bare(text).parse().ok())?,
+        DataType::Int16 => parsed::<Int16Type>(values, to, strict, |text| bare(text).parse().ok())?,
+        DataType::Int32 => parsed::<Int32Type>(values, to, strict, |text| bare(text).parse().ok())?,
+        DataType::Int64 => parsed::<Int64Type>(values, to, strict, |text| bare(text).parse().ok())?,
+        DataType::Float32 => {
+            parsed::<Float32Type>(values, to, strict, |text| floating(text, |value| value as f32))?
         }
-        DataType::Int32 => {
-            parsed::<Int32Type>(values, to, strict, |text| text.trim().parse().ok())?
+        DataType::Float64 => {
+            parsed::<Float64Type>(values, to, strict, |text| floating(text, |value| value))?
         }
-        DataType::Int64 => {
-            parsed::<Int64Type>(values, to, strict, |text| text.trim().parse().ok())?
-        }
-        DataType::Float32 => parsed::<Float32Type>(values, to, strict, parse_floating)?,
-        DataType::Float64 => parsed::<Float64Type>(values, to, strict, parse_floating)?,
         DataType::Date32 => parsed::<Date32Type>(values, to, strict, parse_date)?,
         DataType::Timestamp(_, Some(_)) => {
             parsed::<TimestampMicrosecondType>(values, to, strict, parse_timestamp)?
@@ -151,7 +150,8 @@ fn from_text(values: &StringArray, to: &DataType, strict: bool) -> Result<ArrayR
             parsed::<TimestampMicrosecondType>(values, to, strict, parse_timestamp_ntz)?
         }
         DataType::Decimal128(precision, scale) => {
-            let decimal = |text: &str| parse_decimal(text.trim(), *precision, *scale);
+            let decimal =
+                |text: &str| parse_decimal(&in_ascii(spaceless(text)), *precision, *scale);
             let values = values.iter().map(|text| match text.map(|text| (text, decimal(text))) {
                 Some((text, None))
                     if strict && text.trim().parse::<f64>().is_ok_and(f64::is_finite) =>
@@ -176,17 +176,13 @@ fn from_text(values: &StringArray, to: &DataType, strict: bool) -> Result<ArrayR
     })
 }
 
-/// As in Java a number may end with the letter of its type: `1.5d`.
-fn parse_floating<N: FromStr>(text: &str) -> Option<N> {
-    let text = text.trim();
-    let number = text.strip_suffix(['d', 'D', 'f', 'F']);
-    let number =
-        number.filter(|number| number.ends_with(|last: char| last.is_ascii_digit() || last == '.'));
-    number.unwrap_or(text).parse().ok()
+/// Without what Spark passes over around whole numbers and BOOLEANs.
+fn bare(text: &str) -> &str {
+    text.trim_matches(|char: char| char <= ' ' || char == '\u{7F}')
 }
 
 fn parse_boolean(text: &str) -> Option<bool> {
-    match text.trim().to_ascii_lowercase().as_str() {
+    match bare(text).to_ascii_lowercase().as_str() {
         "t" | "true" | "y" | "yes" | "1" => Some(true),
         "f" | "false" | "n" | "no" | "0" => Some(false),
         _ => None,
@@ -348,15 +344,23 @@ fn from_time(values: &ArrayRef, to: &DataType, strict: bool) -> Result<ArrayRef>
 fn to_time(values: &ArrayRef, to: &DataType, strict: bool) -> Result<ArrayRef> {
     let times: Vec<Option<i64>> = if values.data_type().is_floating() {
         let seconds = arrow_cast(values, &DataType::Float64, true)?;
+        // What is less than a microsecond is left out, towards the epoch.
         let time = |seconds: f64| {
-            let us = (seconds * SECOND_US as f64).floor();
-            us.is_finite().then_some(us as i64)
+            let us = seconds * SECOND_US as f64;
+            let fits = us.floor() <= i64::MAX as f64 && us.ceil() >= i64::MIN as f64;
+            (us.is_finite() && (fits || !strict)).then_some(us as i64)
         };
         seconds.as_primitive::<Float64Type>().iter().map(|value| value.and_then(time)).collect()
-    } else if let DataType::Decimal128(..) = values.data_type() {
-        let us = arrow_cast(values, &DataType::Decimal128(38, 6), strict)?;
-        let time = |us: i128| i64::try_from(us).ok();
-        us.as_primitive::<Decimal128Type>().iter().map(|value| value.and_then(time)).collect()
+    } else if let DataType::Decimal128(_, scale) = values.data_type() {
+        // What is less than a microsecond is left out here too, and not rounded.
+        let time = |value: i128| {
+            let us = match u32::try_from(i32::from(*scale) - 6) {
+                Ok(dropped) => value / 10_i128.checked_pow(dropped)?,
+                Err(_) => value.checked_mul(10_i128.pow(6 - u32::try_from(*scale).ok()?))?,
+            };
+            i64::try_from(us).ok()
+        };
+        values.as_primitive::<Decimal128Type>().iter().map(|value| value.and_then(time)).collect()
     } else {
         let seconds = arrow_cast(values, &DataType::Int64, true)?;
         let time = |seconds: i64| seconds.checked_mul(SECOND_US);

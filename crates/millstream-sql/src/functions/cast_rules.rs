@@ -102,6 +102,40 @@ fn between(from: Kind, to: Kind) -> bool {
     }
 }
 
+/// Whether `try_cast` would make NULLs of keys of a MAP, which cannot be any: Spark refuses it.
+pub(super) fn loses_keys(from: &DataType, to: &DataType) -> bool {
+    match (from, to) {
+        (DataType::List(from), DataType::List(to)) => loses_keys(from.data_type(), to.data_type()),
+        (DataType::Struct(from), DataType::Struct(to)) => {
+            let mut pairs = from.iter().zip(to);
+            pairs.any(|(from, to)| loses_keys(from.data_type(), to.data_type()))
+        }
+        (DataType::Map(from, _), DataType::Map(to, _)) => {
+            let (DataType::Struct(from), DataType::Struct(to)) = (from.data_type(), to.data_type())
+            else {
+                return false;
+            };
+            let mut pairs = from.iter().zip(to);
+            let keys = pairs.next();
+            keys.is_some_and(|(from, to)| may_be_null(from.data_type(), to.data_type()))
+                || pairs.any(|(from, to)| loses_keys(from.data_type(), to.data_type()))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a value has no counterpart in every case, to go by the types.
+fn may_be_null(from: &DataType, to: &DataType) -> bool {
+    match (kind(from), kind(to)) {
+        (Some(Kind::Text), Some(to)) => !matches!(to, Kind::Text | Kind::Bytes),
+        (Some(Kind::Number), Some(Kind::Number)) => {
+            let is_whole = from.is_signed_integer();
+            !is_whole && to.is_signed_integer()
+        }
+        _ => false,
+    }
+}
+
 /// What is wrong with a cast from `from` to `to`; `None` if Spark does it.
 pub(super) fn problem(from: &DataType, to: &DataType) -> Option<String> {
     if is_allowed(from, to) {

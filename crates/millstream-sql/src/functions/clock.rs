@@ -10,12 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue, internal_err};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility, cast,
 };
 
 use crate::types::timestamp;
@@ -143,27 +142,18 @@ pub(super) fn functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
     ]
 }
 
-/// `plan` with the time `us`, in microseconds since the epoch, in the place of readings of a
-/// clock, so that it means the same wherever it runs.
-pub fn frozen(plan: LogicalPlan, us: i64) -> Result<LogicalPlan> {
-    let frozen = plan.transform_up_with_subqueries(|node| {
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let frozen = expr.transform_up(|expr| frozen_expr(expr, us))?;
-            Ok(frozen.update_data(|expr| name.restore(expr)))
-        })
-    });
-    Ok(frozen?.data)
-}
-
-fn frozen_expr(expr: Expr, us: i64) -> Result<Transformed<Expr>> {
+/// `expr`, which is the time `us`, in microseconds since the epoch, where it reads a clock.
+pub(super) fn read_at(expr: Expr, us: i64) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(call) = &expr else { return Ok(Transformed::no(expr)) };
     let Some(current) = call.func.inner().downcast_ref::<Current>() else {
         return Ok(Transformed::no(expr));
     };
-    let value = current.reading.value(us)?;
-    Ok(Transformed::yes(Expr::Literal(value, None)))
+    let value = Expr::Literal(current.reading.value(us)?, None);
+    Ok(Transformed::yes(match current.reading {
+        // The plan's types are checked once more, for which a whole number would be an INT.
+        Reading::Seconds => cast(value, DataType::Int64),
+        _ => value,
+    }))
 }
 
 /// A reading of the same clock as a TIMESTAMP, in the place of one that depends on the session's

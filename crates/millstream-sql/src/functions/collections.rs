@@ -20,6 +20,8 @@ use super::common_types::common_type;
 use super::define::{
     Arguments, Function, Param, returns_boolean, returns_int, returns_long, within_column,
 };
+use super::map_lambdas::refuse_key_type;
+use super::one_zero::{holds_float, ones};
 
 use crate::types::{map_of, spark_type};
 
@@ -38,6 +40,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("get", &[Param::Array, Int], element_type, get),
     Function::new("try_element_at", &[Any, Any], element_type, try_element_at),
     Function::new("map", &[Any], type_of_map, map).required(0).variadic(),
+    Function::new(NO_ENTRIES, &[], |_| Ok(map_of(DataType::Null, DataType::Null)), map),
     Function::new("map_contains_key", &[Any, Any], returns_boolean, map_contains_key),
     Function::new("array_position", &[Param::Array, Any], returns_long, array_position),
     Function::new("sort_array", &[Param::Array, Boolean], same, sort_array).required(1),
@@ -49,11 +52,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("size", &[Any], returns_int, size).aliases(&["cardinality"]),
 ];
 
+/// `map()`: DataFusion plans no call of `map` that has no arguments.
+pub(crate) const NO_ENTRIES: &str = "__no_entries";
+
 fn same(args: &[DataType]) -> Result<DataType> {
     Ok(args[0].clone())
 }
 
-fn element_type(args: &[DataType]) -> Result<DataType> {
+pub(super) fn element_type(args: &[DataType]) -> Result<DataType> {
     match &args[0] {
         DataType::List(item) => Ok(item.data_type().clone()),
         DataType::Map(entries, _) => match entries.data_type() {
@@ -122,12 +128,14 @@ fn get(args: &Arguments) -> Result<ArrayRef> {
     pick(list.values(), (0..args.rows).map(find).collect())
 }
 
-/// Items of an array or a map, and what is looked for among them, in a type that both have.
+/// Items of an array or a map, and what is looked for among them, in a type that both have. Both
+/// zeros are one in it.
 fn in_one_type(items: &ArrayRef, wanted: &ArrayRef) -> Result<[ArrayRef; 2]> {
     let (own, given) = (items.data_type(), wanted.data_type());
     let common = if own == given { None } else { common_type(&[own.clone(), given.clone()]) };
     let common = common.unwrap_or_else(|| own.clone());
-    Ok([arrow::compute::cast(items, &common)?, arrow::compute::cast(wanted, &common)?])
+    let same = |values: &ArrayRef| ones(&arrow::compute::cast(values, &common)?);
+    Ok([same(items)?, same(wanted)?])
 }
 
 /// Where in a map's entries the key argument 1 is, for each row.
@@ -196,7 +204,9 @@ fn type_of_map(args: &[DataType]) -> Result<DataType> {
             None => plan_err!("map: the types {types:?} have no common type"),
         }
     };
-    Ok(map_of(common(0)?, common(1)?))
+    let keys = common(0)?;
+    refuse_key_type(&keys)?;
+    Ok(map_of(keys, common(1)?))
 }
 
 fn map(args: &Arguments) -> Result<ArrayRef> {
@@ -225,7 +235,10 @@ fn map(args: &Arguments) -> Result<ArrayRef> {
     if keys.null_count() > 0 {
         return exec_err!("a map cannot have NULL as a key");
     }
-    refuse_duplicates(&keys, pairs)?;
+    let plain = ones(&keys)?;
+    refuse_duplicates(&plain, pairs)?;
+    // As in Spark a number as a key loses the sign of its zero, and an array as one does not.
+    let keys = if keys.data_type().is_nested() { keys } else { plain };
     let values = column(1, fields[1].data_type())?;
     let offsets: Vec<i32> = (0..=args.rows).map(|row| (row * pairs) as i32).collect();
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
@@ -292,7 +305,9 @@ fn sorted(args: &Arguments, order: impl Fn(usize) -> Option<SortOptions>) -> Res
     let DataType::List(item) = list.data_type() else {
         return exec_err!("a list has items");
     };
-    let nested = if item.data_type().is_nested() { Some(NestedOrder::of(list)?) } else { None };
+    let of = item.data_type();
+    let nested =
+        if of.is_nested() || holds_float(of) { Some(NestedOrder::of(list)?) } else { None };
     let mut indices: Vec<u32> = Vec::with_capacity(list.values().len());
     let mut offsets = vec![0];
     let mut valid = Vec::with_capacity(args.rows);
@@ -318,8 +333,9 @@ fn sorted(args: &Arguments, order: impl Fn(usize) -> Option<SortOptions>) -> Res
     Ok(Arc::new(ListArray::try_new(Arc::clone(item), offsets, items, nulls)?))
 }
 
-/// The order of structs and lists, which Arrow's sort does not know. As in Spark, a null inside of
-/// one is less than everything else, wherever a null beside them stands.
+/// The order of structs and lists, which Arrow's sort does not know, and of numbers among which
+/// both zeros are equal. As in Spark, a null inside of a struct or list is less than everything
+/// else, wherever a null beside them stands.
 struct NestedOrder<'a> {
     values: &'a ArrayRef,
     rows: Rows,
@@ -330,7 +346,7 @@ impl<'a> NestedOrder<'a> {
     fn of(lists: &'a ListArray) -> Result<Self> {
         let values = lists.values();
         let rows = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
-        let rows = rows.convert_columns(&[Arc::clone(values)])?;
+        let rows = rows.convert_columns(&[ones(values)?])?;
         Ok(Self { values, rows })
     }
 
@@ -373,6 +389,14 @@ fn concat_type(args: &[DataType]) -> Result<DataType> {
         let bytes = !args.is_empty() && args.iter().all(|arg| *arg == DataType::Binary);
         return Ok(if bytes { DataType::Binary } else { DataType::Utf8 });
     }
+    // To Spark it is a STRING then, which is no array.
+    if args.iter().any(DataType::is_null) {
+        return plan_err!(
+            "concat joins an ARRAY with a NULL without a type (DATATYPE_MISMATCH); write CAST(NULL \
+             AS {})",
+            args.iter().find(|arg| !arg.is_null()).map(spark_type).unwrap_or_default()
+        );
+    }
     match common_type(args) {
         Some(common @ DataType::List(_)) => Ok(common),
         _ => {
@@ -409,12 +433,21 @@ fn concat(args: &Arguments) -> Result<ArrayRef> {
     }
 }
 
-fn elt_type(args: &[DataType]) -> Result<DataType> {
+pub(super) fn elt_type(args: &[DataType]) -> Result<DataType> {
     concat_type(&args[1..])
 }
 
 /// One of the arguments after the first, by its number from 1.
 fn elt(args: &Arguments) -> Result<ArrayRef> {
+    elements(args, true)
+}
+
+/// `elt` without ANSI mode: NULL where there is no value of the number.
+pub(super) fn elt_or_null(args: &Arguments) -> Result<ArrayRef> {
+    elements(args, false)
+}
+
+fn elements(args: &Arguments, strict: bool) -> Result<ArrayRef> {
     let values = (1..args.len()).map(|at| {
         let (values, constant) = args.array(at);
         Ok((super::cast::cast(values, &args.returns, true)?, constant))
@@ -428,6 +461,7 @@ fn elt(args: &Arguments) -> Result<ArrayRef> {
         let at = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
         match at.filter(|at| *at < count) {
             Some(at) => Ok((at, if values[at].1 { 0 } else { row })),
+            None if !strict => Ok((count, 0)),
             None => exec_err!("elt: value {number} is asked for and there are {count}"),
         }
     };

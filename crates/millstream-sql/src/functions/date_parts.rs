@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, PrimitiveArray, new_null_array};
+use arrow::compute::cast as arrow_cast;
 use arrow::datatypes::{
     DataType, Decimal128Type, DurationMicrosecondType, Field, FieldRef, Int8Type, Int32Type,
-    IntervalUnit, IntervalYearMonthType, TimeUnit, TimestampMicrosecondType,
+    IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType,
+    TimestampMicrosecondType,
 };
 use chrono::{Datelike, NaiveDateTime, Timelike};
 use datafusion::common::{Result, ScalarValue, exec_datafusion_err, plan_err};
@@ -15,7 +17,11 @@ use datafusion::logical_expr::{
 };
 
 use super::define::{Param, call, known_by_name, literal_text};
+use super::interval_casts::fields_of_type;
+use super::interval_text::MICROSECONDS;
+use crate::types::INTERVAL_FIELDS;
 use crate::values::calendar::{DAY_US, SECOND_US, naive};
+use crate::values::interval_literal::has_field;
 
 /// The name and its short forms, and what is given: none is a part with a fraction.
 type Part = (&'static [&'static str], fn(NaiveDateTime) -> i32);
@@ -83,8 +89,11 @@ impl ScalarUDFImpl for DatePart {
             return plan_err!("date_part takes 2 arguments and got {}", given.len());
         };
         let of = match of {
-            DataType::Duration(_) => DataType::Duration(TimeUnit::Microsecond),
-            DataType::Interval(IntervalUnit::YearMonth) => of.clone(),
+            // As it is: its type may say the fields.
+            DataType::Duration(_)
+            | DataType::Interval(IntervalUnit::YearMonth | IntervalUnit::MonthDayNano) => {
+                of.clone()
+            }
             other => Param::AnyTime.coerced(other)?,
         };
         // A cast of NULL would hide that it is one.
@@ -103,18 +112,13 @@ impl ScalarUDFImpl for DatePart {
         }
         let name = literal_text("date_part", part_name)?;
         let (names, _) = part(name)?;
-        let returns = match args.arg_fields[1].data_type() {
-            DataType::Interval(_) => match names[0] {
-                "YEAR" => DataType::Int32,
-                "MONTH" => DataType::Int8,
-                other => return plan_err!("an INTERVAL YEAR TO MONTH has no {other}"),
-            },
+        let of = args.arg_fields[1].data_type();
+        let returns = match of {
+            DataType::Interval(_) | DataType::Duration(_) => {
+                let fields = args.arg_fields[1].metadata().get(INTERVAL_FIELDS);
+                part_type(names[0], fields.map(String::as_str).or_else(|| fields_of_type(of)))?
+            }
             _ if *names == SECONDS => SECONDS_TYPE,
-            DataType::Duration(_) => match names[0] {
-                "DAY" => DataType::Int32,
-                "HOUR" | "MINUTE" => DataType::Int8,
-                other => return plan_err!("an INTERVAL DAY TO SECOND has no {other}"),
-            },
             _ => DataType::Int32,
         };
         Ok(Arc::new(Field::new(self.name(), returns, true)))
@@ -130,6 +134,9 @@ impl ScalarUDFImpl for DatePart {
             let values = arguments.expanded(1)?;
             match values.data_type() {
                 DataType::Duration(_) => part_of_span(&values, names[0]),
+                DataType::Interval(IntervalUnit::MonthDayNano) => {
+                    part_of_calendar(&values, names[0])
+                }
                 DataType::Interval(_) => Ok(part_of_months(&values, names[0])),
                 _ if *names == SECONDS => {
                     let times = values.as_primitive::<TimestampMicrosecondType>();
@@ -147,11 +154,27 @@ impl ScalarUDFImpl for DatePart {
     }
 }
 
+/// The type of a part of INTERVALs, of `fields` or of months, days and less in one.
+fn part_type(name: &str, fields: Option<&str>) -> Result<DataType> {
+    if let Some(fields) = fields
+        && !has_field(fields, &name.to_lowercase())
+    {
+        return plan_err!("an INTERVAL {} has no {name}", fields.to_uppercase());
+    }
+    match name {
+        "YEAR" | "DAY" => Ok(DataType::Int32),
+        "MONTH" | "HOUR" | "MINUTE" => Ok(DataType::Int8),
+        "SECOND" => Ok(SECONDS_TYPE),
+        other => plan_err!("an INTERVAL has no {other}"),
+    }
+}
+
 fn seconds(us: PrimitiveArray<Decimal128Type>) -> Result<ArrayRef> {
     Ok(Arc::new(us.with_data_type(SECONDS_TYPE)))
 }
 
 fn part_of_span(values: &ArrayRef, name: &str) -> Result<ArrayRef> {
+    let values = arrow_cast(values, &MICROSECONDS)?;
     let spans = values.as_primitive::<DurationMicrosecondType>();
     let minute = 60 * SECOND_US;
     Ok(match name {
@@ -167,5 +190,28 @@ fn part_of_months(values: &ArrayRef, name: &str) -> ArrayRef {
     match name {
         "MONTH" => Arc::new(months.unary::<_, Int8Type>(|months| (months % 12) as i8)),
         _ => Arc::new(months.unary::<_, Int32Type>(|months| months / 12)),
+    }
+}
+
+fn part_of_calendar(values: &ArrayRef, name: &str) -> Result<ArrayRef> {
+    let spans = values.as_primitive::<IntervalMonthDayNanoType>();
+    match name {
+        "YEAR" | "MONTH" => {
+            let months = spans.unary::<_, IntervalYearMonthType>(|span| span.months);
+            Ok(part_of_months(&(Arc::new(months) as ArrayRef), name))
+        }
+        "DAY" => {
+            // Hours can be more than a day.
+            let days = |span: IntervalMonthDayNano| {
+                let more = i32::try_from(span.nanoseconds / 1000 / DAY_US).ok();
+                more.and_then(|more| span.days.checked_add(more))
+                    .ok_or_else(|| exec_datafusion_err!("an INTERVAL has more days than an INT"))
+            };
+            Ok(Arc::new(spans.try_unary::<_, Int32Type, _>(days)?))
+        }
+        _ => {
+            let us = spans.unary::<_, DurationMicrosecondType>(|span| span.nanoseconds / 1000);
+            part_of_span(&(Arc::new(us) as ArrayRef), name)
+        }
     }
 }

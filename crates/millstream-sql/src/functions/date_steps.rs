@@ -37,11 +37,24 @@ fn trunc(args: &Arguments) -> Result<ArrayRef> {
 
 /// The first day after a date that is the day of the week named.
 fn next_day(args: &Arguments) -> Result<ArrayRef> {
+    next_days(args, true)
+}
+
+/// `next_day` without ANSI mode: NULL of what is no day of the week.
+pub(super) fn next_day_or_null(args: &Arguments) -> Result<ArrayRef> {
+    next_days(args, false)
+}
+
+fn next_days(args: &Arguments, strict: bool) -> Result<ArrayRef> {
     let (dates, names) = (args.date(0), args.text(1));
     args.primitives::<Date32Type>(|row| {
         let (Some(days), Some(name)) = (dates.get(row), names.get(row)) else { return Ok(None) };
-        let Some(wanted) = day_of_week(name) else {
-            return exec_err!("'{name}' is no day of the week; write MO or MONDAY");
+        let wanted = match day_of_week(name) {
+            Some(wanted) => wanted,
+            None if strict => {
+                return exec_err!("'{name}' is no day of the week; write MO or MONDAY");
+            }
+            None => return Ok(None),
         };
         let Some(date) = naive_date(days) else { return Ok(None) };
         let today = date.weekday().num_days_from_monday();
@@ -50,10 +63,10 @@ fn next_day(args: &Arguments) -> Result<ArrayRef> {
     })
 }
 
-/// From Monday, 0.
+/// From Monday, 0. Blanks around a name make it none.
 fn day_of_week(name: &str) -> Option<u32> {
     let days = ["MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"];
-    let name = name.trim().to_ascii_uppercase();
+    let name = name.to_ascii_uppercase();
     let is_meant = |day: &&str| name == **day || name == day[..3] || name == day[..2];
     days.iter().position(is_meant).map(|at| at as u32)
 }

@@ -1,6 +1,6 @@
 //! Functions of dates and times.
 
-use arrow::array::{ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float64Type, Int32Type, Int64Type, TimeUnit,
     TimestampMicrosecondType,
@@ -15,13 +15,18 @@ use super::define::{
 use super::time_pattern::TimePattern;
 use crate::types::{spark_type, timestamp};
 use crate::values::calendar::{
-    DAY_US, SECOND_US, days_of, naive, naive_date, parse_date, parse_timestamp, parse_timestamp_ntz,
+    DAY_US, SECOND_US, civil_of, days_of, naive, naive_date, parse_date, parse_timestamp,
+    parse_timestamp_ntz,
 };
 
 use Param::{Any, AnyTime, Date, Int, Long, Text, Timestamp};
 
 /// What `unix_timestamp` and `from_unixtime` use if no pattern is given.
 pub(crate) const DEFAULT_PATTERN: &str = "yyyy-MM-dd HH:mm:ss";
+
+/// What `monthname` gives.
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 macro_rules! part {
     ($name:literal, $aliases:expr, $part:expr) => {
@@ -49,6 +54,15 @@ pub(super) const FUNCTIONS: &[Function] = &[
             Ok(date.is_some())
         })
     }),
+    Function::new("monthname", &[Date], returns_text, |args| {
+        let dates = args.date(0);
+        args.write(|row, out| {
+            let month = dates.get(row).map(|days| civil_of(days).1);
+            out.extend(month.and_then(|month| MONTHS.get(month as usize - 1)).copied());
+            Ok(month.is_some())
+        })
+    })
+    .keeps_nulls(),
     Function::new("date_format", &[Timestamp, Text], returns_text, date_format),
     Function::new("to_timestamp", &[Any, Text], returns_timestamp, |args| to_timestamp(args, true))
         .aliases(&["to_timestamp_ltz"])
@@ -61,9 +75,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("to_date", &[Any, Text], returns_date, |args| to_date(args, true)).required(1),
     Function::new("try_to_date", &[Any, Text], returns_date, |args| to_date(args, false))
         .required(1),
-    Function::new("unix_timestamp", &[Any, Text], returns_long, unix_timestamp)
-        .aliases(&["to_unix_timestamp"])
-        .required(0),
+    Function::new("unix_timestamp", &[Any, Text], returns_long, unix_timestamp).required(0),
+    Function::new("to_unix_timestamp", &[Any, Text], returns_long, unix_timestamp).required(1),
     Function::new("from_unixtime", &[Long, Text], returns_text, from_unixtime).required(1),
     Function::new("timestamp_seconds", &[Any], returns_timestamp, timestamp_seconds),
     Function::new("timestamp_millis", &[Long], returns_timestamp, |args| scaled(args, 1000)),
@@ -111,6 +124,10 @@ impl LastPattern {
         }
         Ok(self.pattern.as_ref().expect("it was set above"))
     }
+
+    pub(super) fn for_reading(&mut self, text: &str) -> Result<&TimePattern> {
+        self.get(text)?.to_read()
+    }
 }
 
 fn date_format(args: &Arguments) -> Result<ArrayRef> {
@@ -151,7 +168,7 @@ fn read_times(
         let Some(text) = texts.get(row) else { return Ok(None) };
         let time = match &patterns {
             Some(patterns) => match patterns.get(row) {
-                Some(pattern) => by_pattern(last.get(pattern)?, text),
+                Some(pattern) => by_pattern(last.for_reading(pattern)?, text),
                 None => return Ok(None),
             },
             None => default(text),
@@ -224,6 +241,16 @@ fn unix_timestamp(args: &Arguments) -> Result<ArrayRef> {
 fn timestamp_seconds(args: &Arguments) -> Result<ArrayRef> {
     match args.data_type(0) {
         DataType::Null => cast_first(args, &timestamp()),
+        data_type if data_type.is_floating() => {
+            let seconds = cast_first(args, &DataType::Float64)?;
+            let seconds = seconds.as_primitive::<Float64Type>();
+            // What is no number is no time either, and what is too far away the last there is.
+            args.primitives::<TimestampMicrosecondType>(|row| {
+                let seconds = seconds.is_valid(row).then(|| seconds.value(row));
+                let seconds = seconds.filter(|seconds| seconds.is_finite());
+                Ok(seconds.map(|seconds| (seconds * SECOND_US as f64) as i64))
+            })
+        }
         data_type if data_type.is_numeric() => {
             whole_microseconds(args.array(0).0)?;
             cast_first(args, &timestamp())
@@ -264,14 +291,10 @@ fn unix(args: &Arguments, unit_us: i64) -> Result<ArrayRef> {
 
 fn shifted(args: &Arguments, sign: i32) -> Result<ArrayRef> {
     let (dates, days) = (args.date(0), args.int(1));
-    args.primitives::<Date32Type>(|row| match (dates.get(row), days.get(row)) {
-        (Some(date), Some(days)) => {
-            match days.checked_mul(sign).and_then(|days| date.checked_add(days)) {
-                Some(date) => Ok(Some(date)),
-                None => exec_err!("{days} days away there is no DATE"),
-            }
-        }
-        _ => Ok(None),
+    // As in Spark dates go round at the ends of their numbers.
+    args.primitives::<Date32Type>(|row| {
+        let both = dates.get(row).zip(days.get(row));
+        Ok(both.map(|(date, days)| date.wrapping_add(days.wrapping_mul(sign))))
     })
 }
 

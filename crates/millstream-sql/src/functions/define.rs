@@ -136,6 +136,8 @@ pub(super) struct Function {
     pub variadic: bool,
     /// Whether only a NULL has the result NULL, so that a column without any stays one.
     pub keeps_nulls: bool,
+    /// Whether each row has a result of its own, for the same arguments another one each time.
+    pub varies: bool,
     /// The result's type for argument types after the cast.
     pub returns: fn(&[DataType]) -> Result<DataType>,
     /// The result for [`Arguments::rows`] rows.
@@ -150,8 +152,17 @@ impl Function {
         returns: fn(&[DataType]) -> Result<DataType>,
         call: fn(&Arguments) -> Result<ArrayRef>,
     ) -> Self {
-        let (required, variadic, keeps_nulls) = (params.len(), false, false);
-        Self { name, aliases: &[], params, required, variadic, keeps_nulls, returns, call }
+        Self {
+            name,
+            aliases: &[],
+            params,
+            required: params.len(),
+            variadic: false,
+            keeps_nulls: false,
+            varies: false,
+            returns,
+            call,
+        }
     }
 
     /// Also known under other names.
@@ -178,6 +189,12 @@ impl Function {
         self
     }
 
+    /// With another result each time.
+    pub const fn varies(mut self) -> Self {
+        self.varies = true;
+        self
+    }
+
     /// The types to cast arguments of the types `given` to.
     pub fn coerced(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let Self { name, params, required, variadic, .. } = *self;
@@ -195,7 +212,8 @@ impl Function {
 
     /// For registration.
     pub fn udf(self) -> Arc<ScalarUDF> {
-        let signature = Signature::user_defined(Volatility::Immutable);
+        let volatility = if self.varies { Volatility::Volatile } else { Volatility::Immutable };
+        let signature = Signature::user_defined(volatility);
         let aliases = self.aliases.iter().map(|&alias| alias.to_owned()).collect();
         Arc::new(ScalarUDF::from(Defined { function: self, signature, aliases }))
     }
@@ -294,6 +312,11 @@ impl ScalarUDFImpl for Defined {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if self.function.varies {
+            let returns = args.return_type().clone();
+            let arguments = Arguments::new(&args.args, args.number_rows, returns)?;
+            return (self.function.call)(&arguments).map(ColumnarValue::Array);
+        }
         call(&args, |arguments| (self.function.call)(arguments))
     }
 }

@@ -7,6 +7,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, cast};
 
 use super::collections::element_at;
+use super::one_zero::holds_float;
 use crate::types::spark_type;
 
 /// Where a call of `name` with `of`, an array or a map, has its element or key.
@@ -23,6 +24,10 @@ fn place(name: &str, of: &DataType) -> Option<usize> {
 /// The name in Spark of a function that has another one in plans.
 pub(crate) fn known_as(name: &str) -> &str {
     match name {
+        "__no_entries" => "map",
+        "__sorted_by" => "array_sort",
+        "__time_of_day" => "current_time",
+        "__zipped" => "arrays_zip",
         "array_has" => "array_contains",
         "array_remove_all" => "array_remove",
         name => name,
@@ -36,6 +41,7 @@ fn takes_wider(name: &str) -> bool {
 
 /// Refuses elements and keys of types that have none in common with those beside them.
 pub(super) fn check(name: &str, types: &[DataType]) -> Result<()> {
+    check_nulls(name, types)?;
     let Some(of) = types.first() else { return Ok(()) };
     let Some(given) = place(name, of).and_then(|at| types.get(at)) else { return Ok(()) };
     let Some(item) = item_of(of) else { return Ok(()) };
@@ -45,6 +51,27 @@ pub(super) fn check(name: &str, types: &[DataType]) -> Result<()> {
     let parts = if matches!(of, DataType::Map(..)) { "keys" } else { "elements" };
     let (name, item, given) = (known_as(name), spark_type(&item), spark_type(given));
     plan_err!("{name}: {given} is not of the type of the {parts}, {item}; cast it")
+}
+
+/// Refuses NULLs without a type where Spark gives them none: `array_position` and `array_remove`
+/// give such an element the type of those of the array.
+fn check_nulls(name: &str, types: &[DataType]) -> Result<()> {
+    let name = known_as(name);
+    let (is_wrong, wanted) = match (name, types) {
+        ("array_contains" | "array_position" | "array_remove", [of, _]) if of.is_null() => {
+            (true, "ARRAY<INT>")
+        }
+        ("map_contains_key", [of, _]) if of.is_null() => (true, "MAP<INT, INT>"),
+        ("array_contains" | "map_contains_key", [_, given]) => (given.is_null(), "INT"),
+        _ => (false, ""),
+    };
+    if is_wrong {
+        return plan_err!(
+            "{name} got a NULL without a type (DATATYPE_MISMATCH); cast it, as in CAST(NULL AS \
+             {wanted})"
+        );
+    }
+    Ok(())
 }
 
 /// The type of the elements of an array, or of the keys of a map.
@@ -120,6 +147,10 @@ pub(super) fn at_key(mut call: ScalarFunction, types: &[DataType]) -> Result<Exp
         _ => None,
     };
     let (Some(own), [_, given]) = (own, types) else { return Ok(Expr::ScalarFunction(call)) };
+    // DataFusion looks for a key with the same bits, and both zeros are one key.
+    if holds_float(&own) && (own == *given || given.is_nested()) {
+        return Ok(element_at().call(call.args));
+    }
     let are_texts = own.is_string() && given.is_string();
     if own == *given || are_texts || given.is_null() || given.is_nested() || own.is_nested() {
         return Ok(Expr::ScalarFunction(call));

@@ -14,8 +14,14 @@ use super::cast::SparkCast;
 
 /// Functions that have a result, or NULL, for all values.
 const TOTAL: &[&str] = &[
+    "__apart",
+    "__dated",
     "__half_up",
     "__if_any",
+    "__java_decimal",
+    "__java_digits",
+    "__java_exponent",
+    "__one_nan",
     "__one_zero",
     "__sorted_maps",
     "array_contains",

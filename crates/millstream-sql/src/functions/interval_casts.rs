@@ -14,11 +14,11 @@ use arrow::datatypes::{
     DataType, Decimal128Type, DurationMicrosecondType, DurationSecondType, Field, FieldRef,
     Int64Type, IntervalUnit, IntervalYearMonthType, TimeUnit,
 };
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err, plan_err};
+use datafusion::common::{DFSchema, Result, ScalarValue, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility, lit,
+    ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility, lit,
 };
 
 use super::define::{call, known_by_name, literal_text};
@@ -55,6 +55,28 @@ pub(super) fn to_interval(expr: Expr, to: &FieldRef, strict: bool) -> Expr {
     let fields = to.metadata().get(INTERVAL_FIELDS).cloned().unwrap_or_default();
     let function = function(if strict { CAST } else { TRY_CAST });
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![expr, lit(fields)]))
+}
+
+/// INTERVALs as such of `fields`, which are all that they have.
+pub(super) fn with_fields(expr: Expr, fields: &str) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(function(CAST), vec![expr, lit(fields)]))
+}
+
+/// The fields of the INTERVALs of `expr`: those that it says, or else all that its type has.
+pub(super) fn fields_of(expr: &Expr, schema: &DFSchema) -> Option<String> {
+    let (_, field) = expr.to_field(schema).ok()?;
+    let whole = fields_of_type(field.data_type())?;
+    Some(field.metadata().get(INTERVAL_FIELDS).map_or(whole, String::as_str).to_owned())
+}
+
+/// The fields of INTERVALs of the type `of` that say none.
+pub(super) fn fields_of_type(of: &DataType) -> Option<&'static str> {
+    match of {
+        DataType::Duration(TimeUnit::Second) => Some("day"),
+        DataType::Duration(_) => Some("day to second"),
+        DataType::Interval(IntervalUnit::YearMonth) => Some("year to month"),
+        _ => None,
+    }
 }
 
 struct IntervalCast {

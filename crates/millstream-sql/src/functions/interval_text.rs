@@ -6,7 +6,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, StringArray};
 use arrow::compute::cast as arrow_cast;
 use arrow::datatypes::{
-    DataType, DurationMicrosecondType, IntervalUnit, IntervalYearMonthType, TimeUnit,
+    DataType, DurationMicrosecondType, IntervalMonthDayNano, IntervalUnit, IntervalYearMonthType,
+    TimeUnit,
 };
 use datafusion::common::Result;
 
@@ -36,6 +37,39 @@ pub(super) fn texts(values: &ArrayRef, fields: &str) -> Result<ArrayRef> {
         us.iter().map(|us| us.map(|us| of_microseconds(us, fields))).collect()
     };
     Ok(Arc::new(texts))
+}
+
+/// An INTERVAL of months, days and less in one: `1 years 2 months -3 days 1.5 seconds`.
+pub(super) fn of_calendar(span: IntervalMonthDayNano) -> String {
+    let us = span.nanoseconds / 1000;
+    let (minute, hour) = (60 * SECOND_US, 3600 * SECOND_US);
+    let parts = [
+        (i64::from(span.months / 12), "years"),
+        (i64::from(span.months % 12), "months"),
+        (i64::from(span.days), "days"),
+        (us / hour, "hours"),
+        (us % hour / minute, "minutes"),
+    ];
+    let mut words: Vec<String> = parts
+        .into_iter()
+        .filter(|(count, _)| *count != 0)
+        .map(|(count, unit)| format!("{count} {unit}"))
+        .collect();
+    let rest = us % minute;
+    if rest != 0 || words.is_empty() {
+        words.push(format!("{} seconds", with_fraction(rest)));
+    }
+    words.join(" ")
+}
+
+/// Seconds of microseconds, without zeros at the end.
+fn with_fraction(us: i64) -> String {
+    let sign = if us < 0 { "-" } else { "" };
+    let (whole, below) = (us.abs() / SECOND_US, us.abs() % SECOND_US);
+    match below {
+        0 => format!("{sign}{whole}"),
+        _ => format!("{sign}{whole}.{}", format!("{below:06}").trim_end_matches('0')),
+    }
 }
 
 fn of_months(months: i32, fields: &str) -> String {
@@ -102,5 +136,19 @@ mod tests {
         for (fields, text) in cases {
             assert_eq!(of_microseconds(us, fields), text);
         }
+    }
+
+    #[test]
+    fn parts_of_an_interval_have_their_own_signs() {
+        let text =
+            |months, days, us: i64| of_calendar(IntervalMonthDayNano::new(months, days, us * 1000));
+        assert_eq!(text(0, 0, 0), "0 seconds");
+        assert_eq!(
+            text(14, -3, 3_661_500_000),
+            "1 years 2 months -3 days 1 hours 1 minutes 1.5 seconds"
+        );
+        assert_eq!(text(-13, 1, 0), "-1 years -1 months 1 days");
+        assert_eq!(text(0, 0, -500_000), "-0.5 seconds");
+        assert_eq!(text(0, 0, 60_000_000), "1 minutes");
     }
 }

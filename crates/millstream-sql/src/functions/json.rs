@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::builder::{ListBuilder, StringBuilder};
-use arrow::array::{Array, ArrayRef, AsArray, StringArray, StructArray};
+use arrow::array::{Array, ArrayRef, AsArray, StringArray, StructArray, new_empty_array};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Int32Type, Schema};
 use datafusion::common::{
@@ -16,12 +16,16 @@ use datafusion::logical_expr::{
 
 use super::define::{
     Arguments, Function, Param, call, literal_text, returns_int, returns_text, returns_texts,
+    within_column,
 };
 use super::json_formats::Formats;
+use super::option_texts::{boolean, entries};
 use super::types::schema_of;
 use super::{json_keys, zones};
-use crate::json::{self, DecodeOptions, Decoder, EncodeOptions, ParseMode, Path, Readers};
-use crate::types::spark_type;
+use crate::json::{
+    self, DecodeOptions, Decoder, EncodeOptions, Leniency, ParseMode, Path, Readers,
+};
+use crate::types::{holds_variant, spark_type};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("to_json", &[Param::Any, Param::Any], returns_json, to_json).required(1),
@@ -47,9 +51,11 @@ pub(super) const IN_ZONE: &[Function] = &[Function::new(
 
 fn returns_json(args: &[DataType]) -> Result<DataType> {
     match &args[0] {
-        DataType::Struct(_) | DataType::Map(..) | DataType::List(_) => {
-            json::check(&args[0]).map_err(|error| plan_datafusion_err!("to_json: {error}"))?;
-            json_keys::check(&args[0])?;
+        of @ (DataType::Struct(_) | DataType::Map(..) | DataType::List(_)) => {
+            json_keys::check(of)?;
+            let written = json_keys::as_written(&new_empty_array(of))?;
+            json::check(written.data_type())
+                .map_err(|error| plan_datafusion_err!("to_json: {error}"))?;
             Ok(DataType::Utf8)
         }
         other => plan_err!(
@@ -66,37 +72,45 @@ fn to_json(args: &Arguments) -> Result<ArrayRef> {
 
 /// Argument 0 as JSON, with the options in argument 1, if there are any.
 fn written(args: &Arguments, mut formats: Formats) -> Result<ArrayRef> {
-    let mut options = EncodeOptions::default();
+    let (mut options, mut is_pretty) = (EncodeOptions::default(), false);
     if args.len() > 1 && !args.data_type(1).is_null() {
         for (key, value) in entries(args.array(1).0)? {
             if formats.set(&key, &value)? {
                 continue;
             }
-            match (key.as_str(), value.as_str()) {
-                ("ignorenullfields", "true") => options.ignore_null_fields = true,
-                ("ignorenullfields", "false") => options.ignore_null_fields = false,
+            let option = match key.as_str() {
+                "ignorenullfields" => &mut options.ignore_null_fields,
+                "sortkeys" => &mut options.sort_keys,
+                "pretty" => &mut is_pretty,
                 _ => return exec_err!("to_json: there is no option {key} = {value}"),
-            }
+            };
+            *option = boolean("to_json", &key, &value)?;
         }
     }
-    let values = json_keys::as_numbers(args.array(0).0)?;
-    let text = json::encode(&formats.written(&values)?, options);
-    Ok(Arc::new(text.map_err(|error| DataFusionError::External(error.into()))?))
+    // Spark leaves them as they are written without the option.
+    if is_pretty && holds_variant(args.data_type(0)) {
+        return exec_err!("to_json has no option pretty for values with VARIANTs in them");
+    }
+    let values = json_keys::as_written(args.array(0).0)?;
+    let texts = json::encode(&formats.written(&values)?, options);
+    let texts = texts.map_err(|error| DataFusionError::External(error.into()))?;
+    if is_pretty { laid_out(&texts) } else { Ok(Arc::new(texts)) }
 }
 
-/// The options in a MAP argument, with their keys in lower case.
-pub(super) fn entries(options: &ArrayRef) -> Result<Vec<(String, String)>> {
-    if !matches!(options.data_type(), DataType::Map(..)) || options.is_empty() {
-        return exec_err!("options are a map, for example map('mode', 'FAILFAST')");
+fn laid_out(texts: &StringArray) -> Result<ArrayRef> {
+    let (mut out, mut text, mut total) = (StringBuilder::new(), String::new(), 0);
+    for json in texts {
+        text.clear();
+        match json {
+            Some(json) => {
+                json::pretty(json, &mut text);
+                within_column(&mut total, text.len())?;
+                out.append_value(&text);
+            }
+            None => out.append_null(),
+        }
     }
-    let row = options.as_map().value(0);
-    let text = |at: usize| arrow::compute::cast(row.column(at), &DataType::Utf8);
-    let (keys, values) = (text(0)?, text(1)?);
-    let entries = keys.as_string::<i32>().iter().zip(values.as_string::<i32>());
-    let entry = |(key, value): (Option<&str>, Option<&str>)| {
-        (key.unwrap_or_default().to_lowercase(), value.unwrap_or_default().to_owned())
-    };
-    Ok(entries.map(entry).collect())
+    Ok(Arc::new(out.finish()))
 }
 
 fn get_json_object(args: &Arguments) -> Result<ArrayRef> {
@@ -219,7 +233,7 @@ impl ScalarUDFImpl for FromJson {
                 );
             }
         };
-        decoder(&Schema::new(fields), ParseMode::Permissive, Readers::default())?;
+        decoder(&Schema::new(fields), DecodeOptions::default(), Readers::default())?;
         Ok(Arc::new(Field::new(self.name(), data_type, true)))
     }
 
@@ -241,16 +255,16 @@ impl ScalarUDFImpl for FromJson {
 /// Reads argument 0; `count` arguments are those of `from_json`.
 fn from_json(args: &Arguments, count: usize, formats: Formats) -> Result<ArrayRef> {
     let texts = &without_blank(args.array(0).0.as_string::<i32>());
-    let (mode, readers) = match count {
-        2 => (ParseMode::Permissive, formats.readers()),
+    let (options, readers) = match count {
+        2 => (DecodeOptions::default(), of_records(formats, Leniency::of_records())),
         _ => read_options(args.array(2).0, formats)?,
     };
     let failed = |error| DataFusionError::External(Box::new(error));
     let DataType::Struct(fields) = &args.returns else {
         let texts = &as_arrays(texts, &args.returns);
-        return json::decode_values(texts, &args.returns, mode, readers).map_err(failed);
+        return json::decode_values(texts, &args.returns, options.mode, readers).map_err(failed);
     };
-    let mut decoder = decoder(&Schema::new(fields.clone()), mode, readers)?;
+    let mut decoder = decoder(&Schema::new(fields.clone()), options, readers)?;
     let decoded = decoder.decode(texts).map_err(failed)?;
     // NULL gives NULL; any other text a struct, of nulls if it is malformed.
     let columns = decoded.rows.columns().to_vec();
@@ -266,8 +280,9 @@ fn as_arrays(texts: &StringArray, wanted: &DataType) -> StringArray {
             if matches!(item.data_type(), DataType::Struct(_))
                 && texts.iter().flatten().any(is_object) =>
         {
+            // As of other texts, what stands behind the object is passed over.
             let array = |text: &str| match is_object(text) {
-                true => format!("[{text}]"),
+                true => format!("[{}]", &text[..object_end(text)]),
                 false => text.to_owned(),
             };
             texts.iter().map(|text| text.map(array)).collect()
@@ -278,6 +293,29 @@ fn as_arrays(texts: &StringArray, wanted: &DataType) -> StringArray {
 
 fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{')
+}
+
+/// Where the object that a text begins with ends; the end of the text where it does not.
+fn object_end(text: &str) -> usize {
+    let (mut depth, mut quote, mut is_escaped) = (0_usize, None, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match (quote, byte) {
+            _ if is_escaped => is_escaped = false,
+            (Some(_), b'\\') => is_escaped = true,
+            (Some(open), byte) if open == byte => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'{' | b'[') => depth += 1,
+            (None, b'}' | b']') => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            (None, _) => {}
+        }
+    }
+    text.len()
 }
 
 /// The texts, with NULL for those that have only JSON's white space: Spark finds no record in them,
@@ -292,32 +330,44 @@ fn without_blank(texts: &StringArray) -> StringArray {
     StringArray::new(texts.offsets().clone(), texts.values().clone(), Some(nulls))
 }
 
-fn decoder(schema: &Schema, mode: ParseMode, readers: Readers) -> Result<Decoder> {
+fn decoder(schema: &Schema, options: DecodeOptions, readers: Readers) -> Result<Decoder> {
     let projection: Vec<usize> = (0..schema.fields().len()).collect();
-    let options = DecodeOptions { mode, ignore_case: false, ..DecodeOptions::default() };
+    let options = DecodeOptions { ignore_case: false, ..options };
     Decoder::with_readers(schema, &projection, options, readers)
         .map_err(|error| plan_datafusion_err!("from_json: {error}"))
 }
 
-fn read_options(options: &ArrayRef, mut formats: Formats) -> Result<(ParseMode, Readers)> {
-    let mut mode = ParseMode::Permissive;
+fn of_records(formats: Formats, lenient: Leniency) -> Readers {
+    Readers { lenient: Some(lenient), ..formats.readers() }
+}
+
+fn read_options(options: &ArrayRef, mut formats: Formats) -> Result<(DecodeOptions, Readers)> {
+    let mut read = DecodeOptions::default();
+    let mut lenient = Leniency::of_records();
     for (key, value) in entries(options)? {
         if formats.set(&key, &value)? {
             continue;
         }
-        mode = match (key.as_str(), value.to_uppercase().as_str()) {
-            ("mode", "PERMISSIVE") => ParseMode::Permissive,
-            ("mode", "FAILFAST") => ParseMode::FailFast,
+        if let Some(option) = lenient.option(&key) {
+            *option = boolean("from_json", &key, &value)?;
+            continue;
+        }
+        match (key.as_str(), value.to_uppercase().as_str()) {
+            ("mode", "PERMISSIVE") => read.mode = ParseMode::Permissive,
+            ("mode", "FAILFAST") => read.mode = ParseMode::FailFast,
             ("mode", other) => {
                 return exec_err!("from_json: the mode is PERMISSIVE or FAILFAST, not {other}");
             }
+            ("columnnameofcorruptrecord", _) => read.column_name_of_corrupt_record = Some(value),
             _ => {
                 return exec_err!(
-                    "from_json: there is no option {key}; there are mode and the forms of dates \
-                     and times"
+                    "from_json: there is no option {key}; there are mode, \
+                     columnNameOfCorruptRecord, timeZone, the forms of dates and times, and those \
+                     that begin with allow"
                 );
             }
-        };
+        }
     }
-    Ok((mode, formats.readers()))
+    formats.check_to_read()?;
+    Ok((read, of_records(formats, lenient)))
 }

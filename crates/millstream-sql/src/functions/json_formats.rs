@@ -1,5 +1,6 @@
 //! The forms of dates and times in JSON that the options of `to_json` and `from_json` say:
-//! `dateFormat`, `timeFormat`, `timestampFormat` and `timestampNTZFormat`.
+//! `dateFormat`, `timeFormat`, `timestampFormat` and `timestampNTZFormat`, and with `timeZone` the
+//! zone of TIMESTAMPs.
 //!
 //! What is written becomes text before it becomes JSON, in which it is a string anyhow.
 
@@ -15,6 +16,7 @@ use datafusion::common::{Result, exec_err};
 use super::define::within_column;
 use super::time_pattern::TimePattern;
 use super::zone_letters::{self, WrittenZone};
+use super::zones;
 use crate::json::{Reader, Readers};
 use crate::types::{is_variant, spark_type};
 use crate::values::calendar::{DAY_US, parse_timestamp_in, write_date_time};
@@ -22,7 +24,7 @@ use crate::values::zone::Zone;
 
 /// The letters of what a DATE does not have, a TIME, and a TIMESTAMP_NTZ.
 const NOT_OF_DATE: &str = "HhKkmsSaXxZzVO";
-const NOT_OF_TIME: &str = "yMLEQqDdGXxZzVO";
+const NOT_OF_TIME: &str = "yMLEFQqDdGXxZzVO";
 const NOT_OF_LOCAL: &str = "XxZzVO";
 
 /// The patterns; where there is none, the usual form.
@@ -45,8 +47,14 @@ impl Formats {
     /// Takes an option, whose name is in lower case; false if it is none of these.
     ///
     /// # Errors
-    /// The pattern is none, or has letters that such values have nothing for.
+    /// The pattern is none, or has letters that such values have nothing for; or there is no such
+    /// zone.
     pub fn set(&mut self, key: &str, pattern: &str) -> Result<bool> {
+        if key == "timezone" {
+            let name = zones::long_name(pattern);
+            self.zone = Some((zones::named(name)?, zone_letters::id_of(name)));
+            return Ok(true);
+        }
         let (place, refused) = match key {
             "dateformat" => (&mut self.date, NOT_OF_DATE),
             "timeformat" => (&mut self.time, NOT_OF_TIME),
@@ -65,6 +73,16 @@ impl Formats {
     fn is_empty(&self) -> bool {
         let Self { zone, date, time, timestamp, timestamp_ntz } = self;
         zone.is_none() && [date, time, timestamp, timestamp_ntz].into_iter().all(Option::is_none)
+    }
+
+    /// Refuses patterns by which nothing can be read.
+    ///
+    /// # Errors
+    /// A pattern has letters that are only written.
+    pub fn check_to_read(&self) -> Result<()> {
+        let Self { date, time, timestamp, timestamp_ntz, zone: _ } = self;
+        let patterns = [date, time, timestamp, timestamp_ntz].into_iter().flatten();
+        patterns.map(TimePattern::to_read).try_for_each(|pattern| pattern.map(|_| ()))
     }
 
     /// The patterns for reading.
@@ -86,6 +104,7 @@ impl Formats {
             time: reader(self.time),
             timestamp,
             timestamp_ntz: reader(self.timestamp_ntz),
+            lenient: None,
         }
     }
 

@@ -77,9 +77,10 @@ fn problem(call: &ScalarFunction, schema: &DFSchema) -> Option<Unusable> {
     let literal = text(call.args.get(1)?)?;
     let pattern_of_time = |literal: &str| TimePattern::parse(literal).map(|_| ());
     let read: fn(&str) -> Result<()> = match function {
-        "date_format" | "to_timestamp" | "to_timestamp_ntz" | "try_to_timestamp" | "to_date"
-        | "try_to_date" | "unix_timestamp" | "to_unix_timestamp" | "from_unixtime" => {
-            pattern_of_time
+        "date_format" | "from_unixtime" => pattern_of_time,
+        "to_timestamp" | "to_timestamp_ntz" | "try_to_timestamp" | "to_date" | "try_to_date"
+        | "unix_timestamp" | "to_unix_timestamp" => {
+            |literal| TimePattern::parse(literal)?.to_read().map(|_| ())
         }
         "to_char" if is_time(&call.args[0], schema) => pattern_of_time,
         "rlike" | "regexp_replace" | "regexp_extract" | "regexp_extract_all" | "regexp_count"

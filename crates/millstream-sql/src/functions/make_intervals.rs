@@ -1,5 +1,6 @@
-//! `make_interval`, `make_dt_interval` and `make_ym_interval`: intervals of numbers. And
-//! `calendar_interval`, which `CAST(text AS INTERVAL)` is: one of months, days and less of a text.
+//! `make_interval`, `try_make_interval`, `make_dt_interval` and `make_ym_interval`: intervals of
+//! numbers. And `calendar_interval`, which `CAST(text AS INTERVAL)` is: one of months, days and
+//! less of a text.
 //!
 //! Seconds are a DECIMAL(18, 6), as in Spark, so that no digit is lost.
 
@@ -40,7 +41,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
         "make_interval",
         &[Int, Int, Int, Int, Int, Int, Any],
         |_| Ok(DataType::Interval(IntervalUnit::MonthDayNano)),
-        make_interval,
+        |args| make_interval(args, true),
+    )
+    .required(0),
+    Function::new(
+        "try_make_interval",
+        &[Int, Int, Int, Int, Int, Int, Any],
+        |_| Ok(DataType::Interval(IntervalUnit::MonthDayNano)),
+        |args| make_interval(args, false),
     )
     .required(0),
     Function::new(CALENDAR_INTERVAL, &[Any], calendar_type, calendar_interval),
@@ -146,7 +154,8 @@ fn make_dt_interval(args: &Arguments) -> Result<ArrayRef> {
     })
 }
 
-fn make_interval(args: &Arguments) -> Result<ArrayRef> {
+/// An interval that is too long is an error if `strict`, else NULL.
+fn make_interval(args: &Arguments, strict: bool) -> Result<ArrayRef> {
     let parts = Parts::new(args, 7)?;
     args.primitives::<IntervalMonthDayNanoType>(|row| {
         let wholes = [0, 1, 2, 3, 4, 5].map(|at| parts.whole(at, row));
@@ -166,6 +175,9 @@ fn make_interval(args: &Arguments) -> Result<ArrayRef> {
             (Ok(months), Ok(days), Ok(nanos)) => {
                 Ok(Some(IntervalMonthDayNano::new(months, days, nanos)))
             }
+            (Err(_), ..) | (_, Err(_), _) if !strict => Ok(None),
+            // To Spark it is microseconds, of which there can be more.
+            _ if !strict && i64::try_from(nanos / 1000).is_err() => Ok(None),
             _ => overflow("make_interval"),
         }
     })

@@ -18,7 +18,7 @@ use super::datetime::civil;
 use super::define::{Arguments, Function, Param, call, known_by_name, returns_timestamp};
 use crate::types::{TIME, spark_type, timestamp};
 use crate::values::calendar::{DAY_US, SECOND_US};
-use crate::values::zone::zone_offset_us;
+use crate::values::zone::{long_name, zone_offset_us};
 
 use Param::{Any, Double, Int, Text};
 
@@ -180,7 +180,7 @@ fn instant([year, month, day, hour, minute]: [i32; 5], seconds: f64, zone: &str)
     let us = (seconds * SECOND_US as f64).round() as i64;
     let of_day = i64::from(hour * 60 + minute) * 60 * SECOND_US + us;
     let local = i64::from(civil(year, month, day)?).checked_mul(DAY_US)?.checked_add(of_day)?;
-    local.checked_sub(zone_offset_us(zone, local)?)
+    local.checked_sub(zone_offset_us(long_name(zone), local)?)
 }
 
 /// A date without a time is its midnight.
@@ -207,7 +207,7 @@ fn of_date(args: &Arguments, strict: bool) -> Result<ArrayRef> {
 
 fn moment(date: i32, time: i64, zone: &str) -> Option<i64> {
     let local = i64::from(date).checked_mul(DAY_US)?.checked_add(time)?;
-    local.checked_sub(zone_offset_us(zone, local)?)
+    local.checked_sub(zone_offset_us(long_name(zone), local)?)
 }
 
 /// The values of an argument, which may be of the type of NULL.

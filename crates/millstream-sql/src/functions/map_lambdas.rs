@@ -13,7 +13,7 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{concat, filter, take, take_arrays};
-use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::row::{RowConverter, Rows, SortField};
 use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::logical_expr::{
@@ -25,6 +25,7 @@ use datafusion::logical_expr::{
 use super::common_types::common_type;
 use super::define::{Param, known_by_name};
 use super::lambdas::element;
+use super::one_zero::ones;
 use crate::types::{map_of, spark_type};
 
 use ValueOrLambda::{Lambda, Value};
@@ -224,7 +225,7 @@ impl HigherOrderUDFImpl for OfEntries {
                     Kind::ForAll => parts.holds(function, false),
                     Kind::MapFilter => parts.filtered(function, args.return_type()),
                     Kind::TransformKeys => {
-                        let keys = plain(&parts.mapped(function)?);
+                        let keys = parts.mapped(function)?;
                         let lengths = parts.lengths();
                         refuse_keys(&keys, &lengths)?;
                         let columns = vec![keys, Arc::clone(parts.column(1)?)];
@@ -389,7 +390,7 @@ impl Parts {
 /// # Errors
 /// A key of the maps with so many entries each that is NULL or there twice.
 pub(super) fn refuse_keys(keys: &ArrayRef, lengths: &[usize]) -> Result<()> {
-    if keys.null_count() > 0 {
+    if keys.logical_null_count() > 0 {
         return exec_err!("a map cannot have NULL as a key");
     }
     let rows = rows_of(&[keys])?;
@@ -413,9 +414,12 @@ pub(super) fn common_key(types: &[DataType]) -> Option<DataType> {
 
 /// # Errors
 /// The type has a MAP in it, whose values cannot be compared.
-fn refuse_key_type(of: &DataType) -> Result<()> {
+pub(super) fn refuse_key_type(of: &DataType) -> Result<()> {
     match of {
-        DataType::Map(..) => plan_err!("a MAP cannot be a key of a map, nor a part of one"),
+        DataType::Map(..) => plan_err!(
+            "a MAP cannot be a key of a map, nor a part of one (DATATYPE_MISMATCH), as MAPs have no \
+             order; use to_json or map_entries of it as the key"
+        ),
         DataType::List(item) => refuse_key_type(item.data_type()),
         DataType::Struct(fields) => {
             fields.iter().try_for_each(|field| refuse_key_type(field.data_type()))
@@ -424,26 +428,11 @@ fn refuse_key_type(of: &DataType) -> Result<()> {
     }
 }
 
-/// Numbers of which equal ones are the same: zero without a sign, and one NaN.
-fn plain(column: &ArrayRef) -> ArrayRef {
-    match column.data_type() {
-        DataType::Float32 => {
-            let one = |value: f32| if value.is_nan() { f32::NAN } else { value + 0.0 };
-            Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float32Type>(one))
-        }
-        DataType::Float64 => {
-            let one = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
-            Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float64Type>(one))
-        }
-        _ => Arc::clone(column),
-    }
-}
-
 /// Columns of one type in a form in which values can be compared.
 fn rows_of(columns: &[&ArrayRef]) -> Result<Vec<Rows>> {
     let of = columns.first().map_or(DataType::Null, |column| column.data_type().clone());
     let converter = RowConverter::new(vec![SortField::new(of)])?;
-    let rows = columns.iter().map(|&column| Ok(converter.convert_columns(&[plain(column)])?));
+    let rows = columns.iter().map(|&column| Ok(converter.convert_columns(&[ones(column)?])?));
     rows.collect()
 }
 

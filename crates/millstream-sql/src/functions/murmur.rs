@@ -1,11 +1,12 @@
-//! `hash`: Murmur3 with 32 bits, of each argument with the hash of those before it as its seed.
+//! `hash`, Murmur3 with 32 bits, and `xxhash64`, XXH64: of each argument with the hash of those
+//! before it as its seed.
 //!
 //! What Spark hashes of a value are its bytes in memory: an INT is hashed otherwise than the BIGINT
 //! that it equals. A NULL leaves the hash as it is.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int32Array};
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, DurationMicrosecondType, DurationSecondType, Float32Type,
     Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalUnit, IntervalYearMonthType,
@@ -13,17 +14,73 @@ use arrow::datatypes::{
 };
 use datafusion::common::{Result, exec_err, plan_err};
 
-use super::define::{Arguments, Function, Param, returns_int};
+use super::define::{Arguments, Function, Param, returns_int, returns_long};
+use super::xxhash;
 use crate::types::spark_type;
 use crate::values::calendar::SECOND_US;
 
 use Param::Any;
 
-pub(super) const FUNCTIONS: &[Function] =
-    &[Function::new("hash", &[Any], hash_type, hash).variadic()];
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function::new("hash", &[Any], hash_type, |args| {
+        let hashes = hashes(args, &Murmur, SEED)?.into_iter().map(u32::cast_signed);
+        Ok(Arc::new(hashes.collect::<Int32Array>()))
+    })
+    .variadic(),
+    Function::new("xxhash64", &[Any], long_hash_type, |args| {
+        let hashes = hashes(args, &Xxh64, u64::from(SEED))?.into_iter().map(u64::cast_signed);
+        Ok(Arc::new(hashes.collect::<Int64Array>()))
+    })
+    .variadic()
+    .keeps_nulls(),
+];
 
 /// Spark's seed.
 const SEED: u32 = 42;
+
+/// How numbers and bytes are hashed.
+trait Algorithm {
+    type Hash: Copy;
+    fn of_int(&self, value: i32, seed: Self::Hash) -> Self::Hash;
+    fn of_long(&self, value: i64, seed: Self::Hash) -> Self::Hash;
+    fn of_bytes(&self, bytes: &[u8], seed: Self::Hash) -> Self::Hash;
+}
+
+struct Murmur;
+
+impl Algorithm for Murmur {
+    type Hash = u32;
+
+    fn of_int(&self, value: i32, seed: u32) -> u32 {
+        of_int(value, seed)
+    }
+
+    fn of_long(&self, value: i64, seed: u32) -> u32 {
+        of_long(value, seed)
+    }
+
+    fn of_bytes(&self, bytes: &[u8], seed: u32) -> u32 {
+        of_bytes(bytes, seed)
+    }
+}
+
+struct Xxh64;
+
+impl Algorithm for Xxh64 {
+    type Hash = u64;
+
+    fn of_int(&self, value: i32, seed: u64) -> u64 {
+        xxhash::of_int(value, seed)
+    }
+
+    fn of_long(&self, value: i64, seed: u64) -> u64 {
+        xxhash::of_long(value, seed)
+    }
+
+    fn of_bytes(&self, bytes: &[u8], seed: u64) -> u64 {
+        xxhash::of_bytes(bytes, seed)
+    }
+}
 
 /// The most digits of a DECIMAL that Spark keeps in 64 bits.
 const LONG_DIGITS: u8 = 18;
@@ -31,6 +88,11 @@ const LONG_DIGITS: u8 = 18;
 fn hash_type(args: &[DataType]) -> Result<DataType> {
     args.iter().try_for_each(hashable)?;
     returns_int(args)
+}
+
+fn long_hash_type(args: &[DataType]) -> Result<DataType> {
+    args.iter().try_for_each(hashable)?;
+    returns_long(args)
 }
 
 fn hashable(of: &DataType) -> Result<()> {
@@ -57,89 +119,93 @@ fn hashable(of: &DataType) -> Result<()> {
     }
 }
 
-fn hash(args: &Arguments) -> Result<ArrayRef> {
+/// The hash of each row.
+fn hashes<A: Algorithm>(args: &Arguments, by: &A, seed: A::Hash) -> Result<Vec<A::Hash>> {
     let columns: Vec<_> = (0..args.len()).map(|at| args.array(at)).collect();
     let of_row = |row: usize| {
-        columns.iter().try_fold(SEED, |hash, (values, constant)| {
-            hash_of(values, if *constant { 0 } else { row }, hash)
+        columns.iter().try_fold(seed, |hash, (values, constant)| {
+            hash_of(values, if *constant { 0 } else { row }, by, hash)
         })
     };
-    let hashes = (0..args.rows).map(|row| of_row(row).map(|hash| Some(hash.cast_signed())));
-    Ok(Arc::new(hashes.collect::<Result<Int32Array>>()?))
+    (0..args.rows).map(of_row).collect()
 }
 
 /// The hash of a value with `seed`.
-fn hash_of(values: &ArrayRef, row: usize, seed: u32) -> Result<u32> {
+fn hash_of<A: Algorithm>(values: &ArrayRef, row: usize, by: &A, seed: A::Hash) -> Result<A::Hash> {
     if values.is_null(row) {
         return Ok(seed);
     }
     Ok(match values.data_type() {
         DataType::Null => seed,
-        DataType::Boolean => of_int(values.as_boolean().value(row).into(), seed),
-        DataType::Int8 => of_int(values.as_primitive::<Int8Type>().value(row).into(), seed),
-        DataType::Int16 => of_int(values.as_primitive::<Int16Type>().value(row).into(), seed),
-        DataType::Int32 => of_int(values.as_primitive::<Int32Type>().value(row), seed),
-        DataType::Date32 => of_int(values.as_primitive::<Date32Type>().value(row), seed),
+        DataType::Boolean => by.of_int(values.as_boolean().value(row).into(), seed),
+        DataType::Int8 => by.of_int(values.as_primitive::<Int8Type>().value(row).into(), seed),
+        DataType::Int16 => by.of_int(values.as_primitive::<Int16Type>().value(row).into(), seed),
+        DataType::Int32 => by.of_int(values.as_primitive::<Int32Type>().value(row), seed),
+        DataType::Date32 => by.of_int(values.as_primitive::<Date32Type>().value(row), seed),
         DataType::Interval(IntervalUnit::YearMonth) => {
-            of_int(values.as_primitive::<IntervalYearMonthType>().value(row), seed)
+            by.of_int(values.as_primitive::<IntervalYearMonthType>().value(row), seed)
         }
-        DataType::Int64 => of_long(values.as_primitive::<Int64Type>().value(row), seed),
+        DataType::Int64 => by.of_long(values.as_primitive::<Int64Type>().value(row), seed),
         DataType::Timestamp(TimeUnit::Microsecond, _) => {
-            of_long(values.as_primitive::<TimestampMicrosecondType>().value(row), seed)
+            by.of_long(values.as_primitive::<TimestampMicrosecondType>().value(row), seed)
         }
         DataType::Duration(TimeUnit::Microsecond) => {
-            of_long(values.as_primitive::<DurationMicrosecondType>().value(row), seed)
+            by.of_long(values.as_primitive::<DurationMicrosecondType>().value(row), seed)
         }
         DataType::Duration(TimeUnit::Second) => {
             let seconds = values.as_primitive::<DurationSecondType>().value(row);
-            of_long(seconds.wrapping_mul(SECOND_US), seed)
+            by.of_long(seconds.wrapping_mul(SECOND_US), seed)
         }
-        DataType::Float32 => of_float(values.as_primitive::<Float32Type>().value(row), seed),
-        DataType::Float64 => of_double(values.as_primitive::<Float64Type>().value(row), seed),
+        DataType::Float32 => {
+            by.of_int(float_bits(values.as_primitive::<Float32Type>().value(row)), seed)
+        }
+        DataType::Float64 => {
+            by.of_long(double_bits(values.as_primitive::<Float64Type>().value(row)), seed)
+        }
         DataType::Decimal128(precision, _) => {
-            of_decimal(values.as_primitive::<Decimal128Type>().value(row), *precision, seed)
+            of_decimal(values.as_primitive::<Decimal128Type>().value(row), *precision, by, seed)
         }
-        DataType::Utf8 => of_bytes(values.as_string::<i32>().value(row).as_bytes(), seed),
-        DataType::Binary => of_bytes(values.as_binary::<i32>().value(row), seed),
+        DataType::Utf8 => by.of_bytes(values.as_string::<i32>().value(row).as_bytes(), seed),
+        DataType::Binary => by.of_bytes(values.as_binary::<i32>().value(row), seed),
         DataType::List(_) => {
             let items = values.as_list::<i32>().value(row);
-            (0..items.len()).try_fold(seed, |hash, item| hash_of(&items, item, hash))?
+            (0..items.len()).try_fold(seed, |hash, item| hash_of(&items, item, by, hash))?
         }
         DataType::Struct(_) => {
             let columns = values.as_struct().columns();
-            columns.iter().try_fold(seed, |hash, column| hash_of(column, row, hash))?
+            columns.iter().try_fold(seed, |hash, column| hash_of(column, row, by, hash))?
         }
         other => return exec_err!("hash takes no value of type {}", spark_type(other)),
     })
 }
 
 /// Of both zeros the hash is that of 0, and all NaNs have one.
-fn of_float(value: f32, seed: u32) -> u32 {
+fn float_bits(value: f32) -> i32 {
     let bits = match value {
         0.0 => 0,
         value if value.is_nan() => 0x7FC0_0000,
         value => value.to_bits(),
     };
-    of_int(bits.cast_signed(), seed)
+    bits.cast_signed()
 }
 
-fn of_double(value: f64, seed: u32) -> u32 {
+fn double_bits(value: f64) -> i64 {
     let bits = match value {
         0.0 => 0,
         value if value.is_nan() => 0x7FF8_0000_0000_0000,
         value => value.to_bits(),
     };
-    of_long(bits.cast_signed(), seed)
+    bits.cast_signed()
 }
 
 /// A long one is hashed as the bytes of Java's `BigInteger`: as few as hold it and its sign.
-fn of_decimal(unscaled: i128, precision: u8, seed: u32) -> u32 {
+fn of_decimal<A: Algorithm>(unscaled: i128, precision: u8, by: &A, seed: A::Hash) -> A::Hash {
     if precision <= LONG_DIGITS {
-        return of_long(unscaled as i64, seed);
+        return by.of_long(unscaled as i64, seed);
     }
     let signs = if unscaled < 0 { unscaled.leading_ones() } else { unscaled.leading_zeros() };
     let unused = (signs as usize - 1) / 8;
-    of_bytes(&unscaled.to_be_bytes()[unused..], seed)
+    by.of_bytes(&unscaled.to_be_bytes()[unused..], seed)
 }
 
 fn of_int(value: i32, seed: u32) -> u32 {
@@ -184,17 +250,25 @@ mod tests {
         assert_eq!(of_int(1, SEED).cast_signed(), -559_580_957);
         assert_eq!(of_long(1, SEED).cast_signed(), -1_712_319_331);
         assert_eq!(of_bytes("Größe".as_bytes(), SEED).cast_signed(), -1_028_020_278);
-        assert_eq!(of_double(1.5, SEED).cast_signed(), 1_290_763_749);
-        assert_eq!(of_double(-0.0, SEED), of_double(0.0, SEED));
+        assert_eq!(of_long(double_bits(1.5), SEED).cast_signed(), 1_290_763_749);
+        assert_eq!(double_bits(-0.0), double_bits(0.0));
     }
 
     #[test]
     fn long_decimals_are_hashed_as_bytes() {
-        let hash = of_decimal(12_345_678_901_234_567_890, 20, SEED);
+        let hash = of_decimal(12_345_678_901_234_567_890, 20, &Murmur, SEED);
         assert_eq!(hash.cast_signed(), -493_604_283);
-        assert_eq!(of_decimal(0, 20, SEED), of_bytes(&[0], SEED));
-        assert_eq!(of_decimal(-1, 20, SEED), of_bytes(&[0xFF], SEED));
-        assert_eq!(of_decimal(128, 20, SEED), of_bytes(&[0, 0x80], SEED));
-        assert_eq!(of_decimal(15, 2, SEED), of_long(15, SEED));
+        assert_eq!(of_decimal(0, 20, &Murmur, SEED), of_bytes(&[0], SEED));
+        assert_eq!(of_decimal(-1, 20, &Murmur, SEED), of_bytes(&[0xFF], SEED));
+        assert_eq!(of_decimal(128, 20, &Murmur, SEED), of_bytes(&[0, 0x80], SEED));
+        assert_eq!(of_decimal(15, 2, &Murmur, SEED), of_long(15, SEED));
+    }
+
+    #[test]
+    fn long_hashes_of_decimals_are_those_of_spark() {
+        let hash = of_decimal(-12_345_678_901_234_567_890_125, 30, &Xxh64, 42);
+        assert_eq!(hash.cast_signed(), -8_334_185_788_029_573_723);
+        let hash = of_decimal(1_234, 4, &Xxh64, 42);
+        assert_eq!(hash.cast_signed(), -3_802_813_071_951_760_351);
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn with_errors(expr: Expr, schema: &DFSchema) -> Result<Transformed<E
             }
         }
         Expr::ScalarFunction(call) if call.name() == "format_string" => {
-            java_formats::rounded(call, schema)
+            java_formats::adapted(call, schema)?
         }
         Expr::ScalarFunction(call) if call.args.iter().all(|arg| is_floating(arg, schema)) => {
             match call.name() {

@@ -15,6 +15,7 @@ use datafusion::physical_expr_common::datum::apply_cmp;
 use super::common_types::{check_intervals, compared};
 use super::define::{Arguments, Function, Param, returns_boolean, returns_double, returns_long};
 use super::interval_text::MICROSECONDS;
+use super::one_zero::ones;
 use crate::types::spark_type;
 use crate::values::java_math;
 
@@ -26,6 +27,12 @@ macro_rules! of_double {
     };
 }
 
+macro_rules! of_doubles {
+    ($name:literal, $of:expr) => {
+        Function::new($name, &[Double, Double], returns_double, |args| each_two(args, $of))
+    };
+}
+
 pub(super) const FUNCTIONS: &[Function] = &[
     of_double!("sqrt", |value| Some(one_nan(value.sqrt()))),
     of_double!("cbrt", |value| Some(value.cbrt())),
@@ -33,18 +40,16 @@ pub(super) const FUNCTIONS: &[Function] = &[
     of_double!("ln", |value| logarithm(value, java_math::ln)),
     of_double!("exp", |value| Some(java_math::exp(value))),
     of_double!("cosh", |value| Some(java_math::cosh(value))),
-    of_double!("log2", |value| logarithm(value, f64::log2)),
+    of_double!("log2", |value| logarithm(value, |value| {
+        java_math::ln(value) / java_math::ln(2.0)
+    })),
     of_double!("log10", |value| logarithm(value, f64::log10)),
     of_double!("log1p", |value| (value > -1.0 || value.is_nan()).then(|| value.ln_1p())),
     Function::new("log", &[Double, Double], returns_double, log).required(1),
-    Function::new("pow", &[Double, Double], returns_double, |args| {
-        let (bases, exponents) =
-            (args.primitive::<Float64Type>(0), args.primitive::<Float64Type>(1));
-        args.primitives::<Float64Type>(|row| {
-            Ok(bases.get(row).zip(exponents.get(row)).map(|(base, exponent)| power(base, exponent)))
-        })
-    })
-    .aliases(&["power"]),
+    of_doubles!("pow", power).aliases(&["power"]),
+    // A zero below zero is one above it, so that the angle of (-1, -0.0) is pi.
+    of_doubles!("atan2", |y, x| (y + 0.0).atan2(x + 0.0)),
+    of_doubles!("hypot", java_math::hypot),
     Function::new("signum", &[Any], sign_type, sign).aliases(&["sign"]),
     Function::new("isnan", &[Double], returns_boolean, |args| {
         let values = args.primitive::<Float64Type>(0);
@@ -63,6 +68,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("positive", &[Any], positive_type, |args| {
         super::cast::cast(&args.expanded(0)?, &args.returns, true)
     }),
+    Function::new("nanvl", &[Any, Any], number_type, number_or_other),
     Function::new("equal_null", &[Any, Any], equal_null_type, equal_null),
     Function::new("nullif", &[Any, Any], null_if_type, null_if),
 ];
@@ -128,6 +134,13 @@ fn each(args: &Arguments, of: fn(f64) -> Option<f64>) -> Result<ArrayRef> {
     args.primitives::<Float64Type>(|row| Ok(values.get(row).and_then(of)))
 }
 
+fn each_two(args: &Arguments, of: fn(f64, f64) -> f64) -> Result<ArrayRef> {
+    let (left, right) = (args.primitive::<Float64Type>(0), args.primitive::<Float64Type>(1));
+    args.primitives::<Float64Type>(|row| {
+        Ok(left.get(row).zip(right.get(row)).map(|(left, right)| of(left, right)))
+    })
+}
+
 fn logarithm(value: f64, of: fn(f64) -> f64) -> Option<f64> {
     (value > 0.0 || value.is_nan()).then(|| of(value))
 }
@@ -148,19 +161,46 @@ fn log(args: &Arguments) -> Result<ArrayRef> {
     })
 }
 
+/// FLOAT of two FLOATs, else DOUBLE.
+fn number_type(args: &[DataType]) -> Result<DataType> {
+    let is_number = |of: &&DataType| of.is_numeric() || of.is_string() || of.is_null();
+    if let Some(other) = args.iter().find(|of| !is_number(of)) {
+        return plan_err!("nanvl takes numbers, not {}", spark_type(other));
+    }
+    let floats = args.iter().all(|of| *of == DataType::Float32);
+    Ok(if floats { DataType::Float32 } else { DataType::Float64 })
+}
+
+/// The first number, or the second one where it is NaN.
+fn number_or_other(args: &Arguments) -> Result<ArrayRef> {
+    let [values, others] = [0, 1].map(|at| -> Result<ArrayRef> {
+        super::cast::cast(&args.expanded(at)?, &DataType::Float64, true)
+    });
+    let (values, others) = (values?, others?);
+    let (values, others) =
+        (values.as_primitive::<Float64Type>(), others.as_primitive::<Float64Type>());
+    let chosen = values.iter().zip(others.iter()).map(|(value, other)| match value {
+        Some(value) if value.is_nan() => other,
+        value => value,
+    });
+    let chosen: Float64Array = chosen.collect();
+    Ok(arrow::compute::cast(&chosen, &args.returns)?)
+}
+
 /// `a <=> b` as a function.
 fn equal_null(args: &Arguments) -> Result<ArrayRef> {
     let [left, right] = together(args)?;
     apply_cmp(Operator::IsNotDistinctFrom, &left, &right)?.into_array(args.rows)
 }
 
-/// Both arguments as their common type.
+/// Both arguments as their common type, whose zeros and NaNs are equal also within arrays and
+/// structs.
 fn together(args: &Arguments) -> Result<[ColumnarValue; 2]> {
     let common = compared(args.data_type(0), args.data_type(1));
     let Some(common) = common else { return internal_err!("types are checked before") };
     let side = |at: usize| -> Result<ColumnarValue> {
         let (values, constant) = args.array(at);
-        let values = super::cast::cast(values, &common, true)?;
+        let values = ones(&super::cast::cast(values, &common, true)?)?;
         Ok(match constant {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?),
             false => ColumnarValue::Array(values),

@@ -1,5 +1,5 @@
-//! Functions of numbers that take text as a number too, as Spark casts it implicitly: `abs` and
-//! `pmod`. `abs` takes INTERVALs as well.
+//! Functions of numbers that take text as a number too, as Spark casts it implicitly: `abs`,
+//! `negative` and `pmod`. The first two take INTERVALs as well.
 
 use std::sync::Arc;
 
@@ -25,8 +25,10 @@ pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
         let signature = Signature::user_defined(Volatility::Immutable);
         Arc::new(ScalarUDF::from(OfNumbers { inner, signature }))
     };
-    vec![function(math::abs()), function(math::pmod())]
+    vec![function(math::abs()), function(math::negative()), function(math::pmod())]
 }
+
+const NEGATIVE: &str = "negative";
 
 struct OfNumbers {
     inner: Arc<ScalarUDF>,
@@ -36,11 +38,11 @@ struct OfNumbers {
 known_by_name!(OfNumbers);
 
 impl OfNumbers {
-    /// Whether this is `abs` of an INTERVAL.
+    /// Whether this is `abs` or `negative` of an INTERVAL.
     fn is_of_span(&self, of: Option<&DataType>) -> bool {
         let is_span =
             matches!(of, Some(DataType::Duration(_) | DataType::Interval(IntervalUnit::YearMonth)));
-        is_span && self.name() == "abs"
+        is_span && matches!(self.name(), "abs" | NEGATIVE)
     }
 }
 
@@ -89,37 +91,40 @@ impl ScalarUDFImpl for OfNumbers {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if self.is_of_span(args.arg_fields.first().map(|field| field.data_type())) {
-            return call(&args, |arguments| absolute(&arguments.expanded(0)?));
+            let negates = self.name() == NEGATIVE;
+            return call(&args, |arguments| signed(&arguments.expanded(0)?, negates));
         }
         self.inner.invoke_with_args(args)
     }
 }
 
-/// INTERVALs without their signs.
-fn absolute(values: &ArrayRef) -> Result<ArrayRef> {
+/// INTERVALs without their signs, or with the other ones if that `negates`.
+fn signed(values: &ArrayRef, negates: bool) -> Result<ArrayRef> {
+    let signed = |count: i64| {
+        let found = if negates { count.checked_neg() } else { count.checked_abs() };
+        within(found)
+    };
     Ok(match values.data_type() {
         DataType::Interval(_) => {
             let months = values.as_primitive::<IntervalYearMonthType>();
-            let absolute = |months: i32| positive(months.checked_abs());
-            Arc::new(months.try_unary::<_, IntervalYearMonthType, _>(absolute)?)
+            let signed = |months: i32| within(i32::try_from(signed(months.into())?).ok());
+            Arc::new(months.try_unary::<_, IntervalYearMonthType, _>(signed)?)
         }
         DataType::Duration(TimeUnit::Second) => {
             let seconds = values.as_primitive::<DurationSecondType>();
-            let absolute = |seconds: i64| positive(seconds.checked_abs());
-            Arc::new(seconds.try_unary::<_, DurationSecondType, _>(absolute)?)
+            Arc::new(seconds.try_unary::<_, DurationSecondType, _>(signed)?)
         }
         _ => {
             let us = arrow::compute::cast(values, &MICROSECONDS)?;
             let us = us.as_primitive::<DurationMicrosecondType>();
-            let absolute = |us: i64| positive(us.checked_abs());
-            Arc::new(us.try_unary::<_, DurationMicrosecondType, _>(absolute)?)
+            Arc::new(us.try_unary::<_, DurationMicrosecondType, _>(signed)?)
         }
     })
 }
 
-fn positive<T>(value: Option<T>) -> Result<T> {
+fn within<T>(value: Option<T>) -> Result<T> {
     match value {
         Some(value) => Ok(value),
-        None => exec_err!("abs of the least INTERVAL is longer than an INTERVAL can be"),
+        None => exec_err!("the least INTERVAL without its minus is longer than an INTERVAL can be"),
     }
 }

@@ -13,6 +13,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
 };
+use datafusion::logical_expr::type_coercion::{is_interval, is_signed_numeric, is_timestamp};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, GetFieldAccess, Operator, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility, cast,
@@ -23,13 +24,17 @@ use super::collections::literal_map;
 use super::common_types::planned as planned_decimal;
 use super::decimals::Operation;
 use super::define::call;
-use super::{interval_arithmetic, spans, times_of_day};
+use super::{division, interval_arithmetic, settled, spans, times_of_day};
+use crate::types::spark_type;
+
+/// What `-a` is written as, with NULL on its other side: only operators of two values are planned
+/// here, and DataFusion's own `-` takes no INTERVALs of days and less.
+pub(crate) const NEGATED: &str = "__negated";
 
 /// Plans `/` as a division of doubles, whole numbers included, and `DIV` as a function of its own;
 /// and `map(key, value, ...)` as Spark's.
 #[derive(Debug)]
 pub(super) struct SparkOperators {
-    pub divide: Arc<ScalarUDF>,
     pub map: Arc<ScalarUDF>,
     pub whole_division: Arc<ScalarUDF>,
     pub concat: Arc<ScalarUDF>,
@@ -43,6 +48,7 @@ pub(super) struct SparkOperators {
     pub date_moved: Arc<ScalarUDF>,
     pub interval_multiply: Arc<ScalarUDF>,
     pub interval_divide: Arc<ScalarUDF>,
+    pub negative: Arc<ScalarUDF>,
 }
 
 /// Whether `key` is computed of columns, and of the type of the keys of `of`, a map.
@@ -108,6 +114,10 @@ impl ExprPlanner for SparkOperators {
         expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
+        let expr = settled::sides(expr, schema)?;
+        if matches!(&expr.op, BinaryOperator::Custom(op) if op.as_str() == NEGATED) {
+            return Ok(PlannerResult::Planned(negated(expr.left, &self.negative, schema)?));
+        }
         times_of_day::check_operator(&expr, schema)?;
         let expr = match spans::planned(expr, schema, [&self.date_difference, &self.date_moved]) {
             spans::Planned::Done(expr) => return Ok(PlannerResult::Planned(expr)),
@@ -135,8 +145,11 @@ impl ExprPlanner for SparkOperators {
                 );
             }
             if operation == Operation::Divide {
-                let sides = [expr.left, expr.right].map(|side| cast(side, DataType::Float64));
-                return Ok(PlannerResult::Planned(planned(&self.divide, sides.to_vec())));
+                let [left, right] = [expr.left, expr.right].map(|side| match is_text(&side) {
+                    true => cast(side, DataType::Float64),
+                    false => side,
+                });
+                return Ok(PlannerResult::Planned(division::of(left, right)));
             }
             if is_text(&expr.left) || is_text(&expr.right) {
                 return Ok(PlannerResult::Original(with_numbers_of_text(expr, schema)));
@@ -150,11 +163,57 @@ impl ExprPlanner for SparkOperators {
                 Ok(PlannerResult::Planned(planned(&self.concat, vec![expr.left, expr.right])))
             }
             BinaryOperator::MyIntegerDivide | BinaryOperator::DuckIntegerDivide => {
+                if is_text(&expr.left) && is_text(&expr.right) {
+                    return plan_err!(
+                        "`div` takes numbers and got STRING and STRING (DATATYPE_MISMATCH); cast \
+                         one of them"
+                    );
+                }
                 let sides = vec![expr.left, expr.right];
                 Ok(PlannerResult::Planned(planned(&self.whole_division, sides)))
             }
-            _ => Ok(PlannerResult::Original(expr)),
+            _ => {
+                check_bits(&expr, schema)?;
+                Ok(PlannerResult::Original(expr))
+            }
         }
+    }
+}
+
+/// `-value`, where a text is a DOUBLE.
+fn negated(value: Expr, negative: &Arc<ScalarUDF>, schema: &DFSchema) -> Result<Expr> {
+    let (_, field) = value.to_field(schema)?;
+    match field.data_type() {
+        DataType::Duration(_) => Ok(planned(negative, vec![value])),
+        of if of.is_string() => Ok(Expr::Negative(Box::new(cast(value, DataType::Float64)))),
+        // A TIMESTAMP is refused with all others that DataFusion takes, when their types are known.
+        of if of.is_null() || is_signed_numeric(of) || is_interval(of) || is_timestamp(of) => {
+            Ok(Expr::Negative(Box::new(value)))
+        }
+        of => plan_err!("`-` takes a number or an INTERVAL, not a {}", spark_type(of)),
+    }
+}
+
+/// Refuses `&`, `|` and `^` of numbers that are not whole ones.
+fn check_bits(expr: &RawBinaryExpr, schema: &DFSchema) -> Result<()> {
+    let is_of_bits = matches!(
+        expr.op,
+        BinaryOperator::BitwiseAnd
+            | BinaryOperator::BitwiseOr
+            | BinaryOperator::BitwiseXor
+            | BinaryOperator::PGBitwiseXor
+    );
+    let is_wrong = |of: &DataType| of.is_floating() || matches!(of, DataType::Decimal128(..));
+    let mut types = [&expr.left, &expr.right]
+        .into_iter()
+        .filter_map(|side| side.get_type(schema).ok().filter(is_wrong));
+    match types.next().filter(|_| is_of_bits) {
+        None => Ok(()),
+        Some(wrong) => plan_err!(
+            "`{}` takes whole numbers and got {} (DATATYPE_MISMATCH); cast it to BIGINT",
+            expr.op,
+            spark_type(&wrong)
+        ),
     }
 }
 

@@ -56,10 +56,17 @@ impl PartOf {
     fn at(&self, fields: &Fields, which: Option<&ScalarValue>) -> Result<usize> {
         if self.name == FIELD_OF {
             let name = literal_text(FIELD_OF, which)?;
-            // Two fields may differ in case only; the one written as asked for is then meant.
-            let exact = fields.iter().position(|field| field.name() == name);
-            let near = fields.iter().position(|field| field.name().eq_ignore_ascii_case(name));
-            return match exact.or(near) {
+            // Two fields may differ in case only, which says nothing of which of them is meant.
+            let mut meant =
+                (0..fields.len()).filter(|at| fields[*at].name().eq_ignore_ascii_case(name));
+            let (found, other) = (meant.next(), meant.next());
+            if other.is_some() {
+                return plan_err!(
+                    "several fields are called `{name}` (AMBIGUOUS_REFERENCE_TO_FIELDS); give \
+                     them other names"
+                );
+            }
+            return match found {
                 Some(at) => Ok(at),
                 None => {
                     let known: Vec<_> = fields.iter().map(|field| field.name().as_str()).collect();

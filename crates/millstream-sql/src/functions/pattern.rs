@@ -1,25 +1,136 @@
 //! Java's regular expressions on Rust's engine.
 //!
-//! The notations differ in details that are translated here: `\d`, `\w` and `\s` mean ASCII in
-//! Java, `\<` is a plain `<`, `\Q...\E` quotes, `\p{Alpha}` is ASCII. Rust's engine takes time
-//! linear in the text whatever the pattern is, and so has no look-around, no back-references and
-//! no possessive quantifiers; patterns with those are refused.
+//! The notations differ in details, which [`pattern_syntax`](super::pattern_syntax) translates.
+//! Rust's engine takes time linear in the text whatever the pattern is, and so has no look-around,
+//! no back-references and no possessive quantifiers; patterns with those are refused.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::common::{Result, plan_datafusion_err};
 use parking_lot::Mutex;
-use regex::{Captures, Regex};
+use regex::{CaptureLocations, Regex};
+
+use super::pattern_syntax::translated;
 
 /// How many compiled patterns are kept. Queries have a few; more come from patterns in columns.
 const CACHED_MAX: usize = 128;
 
-static CACHE: Mutex<Option<HashMap<String, Arc<Regex>>>> = Mutex::new(None);
+static CACHE: Mutex<Option<HashMap<String, Arc<Pattern>>>> = Mutex::new(None);
+
+/// A pattern that is ready to search with.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    source: String,
+    plain: Regex,
+    /// For texts that end with a line break, where that matters.
+    lined: Option<Lined>,
+}
+
+/// A pattern in which `$` takes a line break at the end into a group.
+#[derive(Debug)]
+struct Lined {
+    regex: Regex,
+    /// The number in the engine of each group of the pattern.
+    groups: Vec<usize>,
+    /// The groups that stand for `$`.
+    ends: Vec<usize>,
+}
+
+impl Pattern {
+    fn new(source: &str) -> Result<Self, regex::Error> {
+        let plain = translated(source, false);
+        let lined = match plain.has_end {
+            true => {
+                let lined = translated(source, true);
+                let regex = Regex::new(&lined.text)?;
+                Some(Lined { regex, groups: lined.groups, ends: lined.ends })
+            }
+            false => None,
+        };
+        Ok(Self { source: source.to_owned(), plain: Regex::new(&plain.text)?, lined })
+    }
+
+    /// As it is written.
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// How many groups there are, and the match itself.
+    pub(super) fn groups_len(&self) -> usize {
+        self.plain.captures_len()
+    }
+
+    fn lined_for(&self, text: &str) -> Option<&Lined> {
+        const LINE_BREAKS: [char; 5] = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
+        self.lined.as_ref().filter(|_| text.ends_with(LINE_BREAKS))
+    }
+
+    /// Whether the pattern is found anywhere in `text`.
+    pub(crate) fn is_match(&self, text: &str) -> bool {
+        self.lined_for(text).map_or(&self.plain, |lined| &lined.regex).is_match(text)
+    }
+
+    /// The first place of `text` that matches.
+    pub(crate) fn find(&self, text: &str) -> Option<Range<usize>> {
+        self.find_at(text, 0)
+    }
+
+    /// The first place from the byte `start` on.
+    pub(super) fn find_at(&self, text: &str, start: usize) -> Option<Range<usize>> {
+        match self.lined_for(text) {
+            Some(_) => self.groups_at(text, start)?.get(0),
+            None => self.plain.find_at(text, start).map(|found| found.range()),
+        }
+    }
+
+    /// The first match from the byte `start` on, with its groups.
+    pub(super) fn groups_at(&self, text: &str, start: usize) -> Option<Groups<'_>> {
+        let lined = self.lined_for(text);
+        let regex = lined.map_or(&self.plain, |lined| &lined.regex);
+        let mut locations = regex.capture_locations();
+        let mut end = regex.captures_read_at(&mut locations, text, start)?.end();
+        for (from, to) in
+            lined.iter().flat_map(|lined| &lined.ends).filter_map(|group| locations.get(*group))
+        {
+            if from < to && to == text.len() {
+                end = end.min(from);
+            }
+        }
+        Some(Groups { locations, lined, end })
+    }
+
+    fn group_named(&self, name: &str) -> Option<usize> {
+        self.plain.capture_names().position(|known| known == Some(name))
+    }
+}
+
+/// The groups of a match.
+pub(super) struct Groups<'p> {
+    locations: CaptureLocations,
+    lined: Option<&'p Lined>,
+    /// Where the match ends, which no group goes beyond.
+    end: usize,
+}
+
+impl Groups<'_> {
+    /// Where a group is, and as group 0 the match.
+    pub(super) fn get(&self, group: usize) -> Option<Range<usize>> {
+        let at = self.lined.map_or(Some(group), |lined| lined.groups.get(group).copied())?;
+        let (start, end) = self.locations.get(at)?;
+        Some(start.min(self.end)..end.min(self.end))
+    }
+
+    /// The text of a group; empty where it is no part of the match.
+    pub(super) fn text<'t>(&self, group: usize, text: &'t str) -> &'t str {
+        self.get(group).map_or("", |place| &text[place])
+    }
+}
 
 /// The compiled `pattern`. Compiling is done once, not for every record batch, and the compiled
 /// form is shared, since the engine learns from the texts that it has seen.
-pub(crate) fn compile(pattern: &str) -> Result<Arc<Regex>> {
+pub(crate) fn compile(pattern: &str) -> Result<Arc<Pattern>> {
     // The lock is held while compiling: the other threads of a query want the same pattern, and
     // would compile it as well.
     let mut cache = CACHE.lock();
@@ -36,7 +147,7 @@ pub(crate) fn compile(pattern: &str) -> Result<Arc<Regex>> {
     if is_possessive(pattern) {
         return Err(refused("it has a possessive quantifier"));
     }
-    let regex = Regex::new(&translate(pattern)).map_err(|error| refused(&reason(&error)))?;
+    let regex = Pattern::new(pattern).map_err(|error| refused(&reason(&error)))?;
     if cache.len() == CACHED_MAX {
         // Which patterns will be used again is not known, and those that are come back at the cost
         // of one compilation.
@@ -89,90 +200,17 @@ fn reason(error: &regex::Error) -> String {
 #[derive(Default)]
 pub(super) struct Last {
     pattern: String,
-    regex: Option<Arc<Regex>>,
+    regex: Option<Arc<Pattern>>,
 }
 
 impl Last {
-    pub fn get(&mut self, pattern: &str) -> Result<&Regex> {
+    pub fn get(&mut self, pattern: &str) -> Result<&Pattern> {
         if self.regex.is_none() || self.pattern != pattern {
             self.regex = Some(compile(pattern)?);
             pattern.clone_into(&mut self.pattern);
         }
         Ok(self.regex.as_deref().expect("it was set above"))
     }
-}
-
-/// A Java pattern in Rust's notation.
-fn translate(pattern: &str) -> String {
-    let mut out = String::with_capacity(pattern.len());
-    let mut rest = pattern;
-    while let Some(at) = rest.find('\\') {
-        out.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
-        let Some(escaped) = after.chars().next() else {
-            out.push('\\');
-            return out;
-        };
-        rest = &after[escaped.len_utf8()..];
-        match escaped {
-            'd' => out.push_str("[0-9]"),
-            'D' => out.push_str("[^0-9]"),
-            'w' => out.push_str("[A-Za-z0-9_]"),
-            'W' => out.push_str("[^A-Za-z0-9_]"),
-            's' => out.push_str(r"[ \t\n\x0B\f\r]"),
-            'S' => out.push_str(r"[^ \t\n\x0B\f\r]"),
-            'h' => out.push_str(r"[ \t\xA0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000]"),
-            'R' => out.push_str(r"(?:\r\n|[\n\x0B\f\r\u0085\u2028\u2029])"),
-            // Java's `\Z` is also before a line break at the end.
-            'Z' => out.push_str(r"(?:\n?\z)"),
-            'e' => out.push_str(r"\x1B"),
-            // A word is of ASCII letters, as for `\w`. `\b{g}` and its like go to the engine, which
-            // refuses what it does not know.
-            'b' if !rest.starts_with('{') => out.push_str(r"(?-u:\b)"),
-            'Q' => {
-                let (quoted, after) = rest.split_once(r"\E").unwrap_or((rest, ""));
-                out.push_str(&regex::escape(quoted));
-                rest = after;
-            }
-            'p' | 'P' => rest = property(escaped, rest, &mut out),
-            // In Rust these are the two ends of a word.
-            '<' | '>' => out.push(escaped),
-            other => {
-                out.push('\\');
-                out.push(other);
-            }
-        }
-    }
-    out.push_str(rest);
-    out
-}
-
-/// Translates `{Name}` after `\p` or `\P`; returns what follows it.
-fn property<'a>(escaped: char, rest: &'a str, out: &mut String) -> &'a str {
-    let parsed = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
-    let Some((name, after)) = parsed else {
-        out.push('\\');
-        out.push(escaped);
-        return rest;
-    };
-    let ascii = match name {
-        "Lower" | "Upper" | "ASCII" | "Alpha" | "Digit" | "Alnum" | "Punct" | "Graph" | "Print"
-        | "Blank" | "Cntrl" | "Space" => Some(name.to_lowercase()),
-        "XDigit" => Some("xdigit".to_owned()),
-        _ => None,
-    };
-    match ascii {
-        Some(class) => {
-            let not = if escaped == 'P' { "^" } else { "" };
-            out.push_str(&format!("[[:{not}{class}:]]"));
-        }
-        None => {
-            // Java writes `\p{IsAlphabetic}` for properties that Rust knows without the `Is`.
-            let name = name.strip_prefix("Is").unwrap_or(name);
-            out.push_str(&format!("\\{escaped}{{{name}}}"));
-        }
-    }
-    after
 }
 
 /// A replacement in Java's notation: `$1`, `${name}`, and a backslash before what is meant plainly.
@@ -183,12 +221,11 @@ pub(super) struct Replacement {
 enum ReplacementPart {
     Text(String),
     Group(usize),
-    Named(String),
 }
 
 impl Replacement {
     /// Reads a replacement for matches of `regex`, whose groups it may name.
-    pub fn parse(text: &str, regex: &Regex) -> Result<Self> {
+    pub fn parse(text: &str, regex: &Pattern) -> Result<Self> {
         let refused = |what: &str| plan_datafusion_err!("the replacement {text:?} {what}");
         let mut parts = Vec::new();
         let mut plain = String::new();
@@ -202,10 +239,10 @@ impl Replacement {
                     }
                     if chars.next_if_eq(&'{').is_some() {
                         let name: String = chars.by_ref().take_while(|char| *char != '}').collect();
-                        if !regex.capture_names().flatten().any(|known| known == name) {
+                        let Some(group) = regex.group_named(&name) else {
                             return Err(refused("names a group that the pattern does not have"));
-                        }
-                        parts.push(ReplacementPart::Named(name));
+                        };
+                        parts.push(ReplacementPart::Group(group));
                         continue;
                     }
                     // Java takes one digit, and further ones as long as there is such a group.
@@ -213,13 +250,13 @@ impl Replacement {
                     let mut group = digit.ok_or_else(|| refused("has a $ without group"))? as usize;
                     while let Some(digit) = chars.peek().and_then(|char| char.to_digit(10)) {
                         let longer = group * 10 + digit as usize;
-                        if longer >= regex.captures_len() {
+                        if longer >= regex.groups_len() {
                             break;
                         }
                         group = longer;
                         chars.next();
                     }
-                    if group >= regex.captures_len() {
+                    if group >= regex.groups_len() {
                         return Err(refused("names a group that the pattern does not have"));
                     }
                     parts.push(ReplacementPart::Group(group));
@@ -233,17 +270,12 @@ impl Replacement {
         Ok(Self { parts })
     }
 
-    /// Appends the replacement for one match.
-    pub fn write(&self, captures: &Captures<'_>, out: &mut String) {
+    /// Appends the replacement for one match in `text`.
+    pub fn write(&self, groups: &Groups<'_>, text: &str, out: &mut String) {
         for part in &self.parts {
             match part {
-                ReplacementPart::Text(text) => out.push_str(text),
-                ReplacementPart::Group(group) => {
-                    out.push_str(captures.get(*group).map_or("", |m| m.as_str()))
-                }
-                ReplacementPart::Named(name) => {
-                    out.push_str(captures.name(name).map_or("", |m| m.as_str()))
-                }
+                ReplacementPart::Text(plain) => out.push_str(plain),
+                ReplacementPart::Group(group) => out.push_str(groups.text(*group, text)),
             }
         }
     }
@@ -273,6 +305,30 @@ mod tests {
         assert!(matches(r"\bcat\b", "the cat sat"));
         assert!(matches(r"\\d", r"\d"));
         assert!(matches(r"^\++[*+]+$", "++*+"));
+    }
+
+    #[test]
+    fn the_end_is_also_before_a_line_break() {
+        let found = |pattern: &str, text: &str| compile(pattern).unwrap().find(text);
+        assert_eq!(found("c$", "abc"), Some(2..3));
+        assert_eq!(found("c$", "abc\n"), Some(2..3));
+        assert_eq!(found("(?:b|c$)c?", "ac\r\n"), Some(1..2));
+        assert_eq!(found(r"\s+$", "a \n"), Some(1..3));
+        assert_eq!(found("(?d)c$", "c\r"), None);
+        assert_eq!(found(r"c\z", "c\n"), None);
+        assert_eq!(found(r"c\Z", "c\n"), Some(0..1));
+        let pattern = compile("(a)(b$)|(c)$").unwrap();
+        let groups = pattern.groups_at("xab\n", 0).unwrap();
+        assert_eq!((groups.get(1), groups.get(2), groups.get(3)), (Some(1..2), Some(2..3), None));
+        assert_eq!(pattern.groups_len(), 4);
+    }
+
+    #[test]
+    fn case_and_classes_are_ascii_without_flags() {
+        assert!(matches("(?i)É?b", "B") && !matches("(?i)é", "É") && matches("(?iu)é", "É"));
+        assert!(!matches(r"\w", "é") && matches(r"(?U)\w", "é"));
+        assert!(!matches("a.b", "a\rb") && matches("(?s)a.b", "a\nb"));
+        assert!(matches("(?i)[a-c]X", "Bx") && !matches("(?i)k", "\u{212A}"));
     }
 
     #[test]

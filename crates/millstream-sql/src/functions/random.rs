@@ -335,6 +335,24 @@ fn texts(generator: &mut Generator, length: &ScalarValue, rows: usize) -> Result
     Ok(Arc::new(out.finish()))
 }
 
+/// Bytes that nobody can guess: hashes of a count, under keys of the operating system's.
+#[derive(Default)]
+pub(super) struct Unguessable {
+    keys: RandomState,
+    next: u64,
+}
+
+impl Unguessable {
+    /// Fills `bytes` with others than all before.
+    pub(super) fn fill(&mut self, bytes: &mut [u8]) {
+        for part in bytes.chunks_mut(size_of::<u64>()) {
+            let hash = self.keys.hash_one(self.next).to_le_bytes();
+            part.copy_from_slice(&hash[..part.len()]);
+            self.next += 1;
+        }
+    }
+}
+
 /// Marsaglia's "xorshift" with Spark's shifts, asked as Java's `Random` asks for bits.
 struct Generator(u64);
 

@@ -1,7 +1,8 @@
-//! Places of rows in a window: `row_number`, `rank`, `dense_rank` and `ntile`.
+//! Places of rows in a window: `row_number`, `rank`, `dense_rank`, `percent_rank` and `ntile`.
 //!
-//! They are DataFusion's, whose results are unsigned 64-bit numbers; Spark has no such type, and
-//! no table either. Here they are INT, as in Spark.
+//! They are DataFusion's, whose results are unsigned 64-bit numbers but for shares; Spark has no
+//! such type, and no table either. Here they are INT, as in Spark. What depends on the order alone
+//! takes arguments in Spark, and does not look at them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,59 +17,92 @@ use datafusion::logical_expr::function::{
 };
 use datafusion::logical_expr::window_state::WindowAggState;
 use datafusion::logical_expr::{
-    LimitEffect, PartitionEvaluator, Signature, WindowUDF, WindowUDFImpl,
+    LimitEffect, PartitionEvaluator, Signature, TypeSignature, Volatility, WindowUDF, WindowUDFImpl,
 };
 use datafusion::physical_plan::PhysicalExpr;
 
 /// All of them.
 pub(super) fn functions() -> Vec<Arc<WindowUDF>> {
-    let wide = [
+    let all = [
         row_number::row_number_udwf(),
         rank::rank_udwf(),
         rank::dense_rank_udwf(),
+        rank::percent_rank_udwf(),
         ntile::ntile_udwf(),
     ];
-    wide.into_iter().map(|wide| Arc::new(WindowUDF::from(Ranking { wide }))).collect()
+    all.into_iter().map(|inner| Arc::new(WindowUDF::from(Ranking::of(inner)))).collect()
 }
 
-/// A function whose numbers are made narrower.
+const PERCENT_RANK: &str = "percent_rank";
+
+/// Functions whose arguments have no effect.
+const OF_ORDER: [&str; 3] = ["rank", "dense_rank", PERCENT_RANK];
+
+/// A function whose numbers are made narrower, unless it gives shares.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Ranking {
-    wide: Arc<WindowUDF>,
+    inner: Arc<WindowUDF>,
+    signature: Signature,
+}
+
+impl Ranking {
+    fn of(inner: Arc<WindowUDF>) -> Self {
+        let signature = match OF_ORDER.contains(&inner.name()) {
+            true => Signature::one_of(
+                vec![TypeSignature::Nullary, TypeSignature::VariadicAny],
+                Volatility::Immutable,
+            ),
+            false => inner.signature().clone(),
+        };
+        Self { inner, signature }
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.inner.name() != PERCENT_RANK
+    }
 }
 
 impl WindowUDFImpl for Ranking {
     fn name(&self) -> &str {
-        self.wide.name()
+        self.inner.name()
     }
 
     fn signature(&self) -> &Signature {
-        self.wide.signature()
+        &self.signature
     }
 
     fn expressions(&self, args: ExpressionArgs<'_>) -> Vec<Arc<dyn PhysicalExpr>> {
-        self.wide.expressions(args)
+        match OF_ORDER.contains(&self.name()) {
+            true => Vec::new(),
+            false => self.inner.expressions(args),
+        }
     }
 
     fn partition_evaluator(
         &self,
         args: PartitionEvaluatorArgs<'_>,
     ) -> Result<Box<dyn PartitionEvaluator>> {
-        let wide = self.wide.partition_evaluator_factory(args)?;
-        Ok(Box::new(Narrow { wide }))
+        let inner = self.inner.partition_evaluator_factory(args)?;
+        if !self.is_narrow() {
+            return Ok(inner);
+        }
+        Ok(Box::new(Narrow { wide: inner }))
     }
 
     fn field(&self, args: WindowUDFFieldArgs<'_>) -> Result<FieldRef> {
-        let wide = self.wide.field(args)?;
-        Ok(Arc::new(wide.as_ref().clone().with_data_type(DataType::Int32)))
+        let field = self.inner.field(args)?;
+        if !self.is_narrow() {
+            return Ok(field);
+        }
+        Ok(Arc::new(field.as_ref().clone().with_data_type(DataType::Int32)))
     }
 
     fn sort_options(&self) -> Option<SortOptions> {
-        self.wide.sort_options()
+        self.inner.sort_options()
     }
 
     fn limit_effect(&self, args: &[Arc<dyn PhysicalExpr>]) -> LimitEffect {
-        self.wide.inner().limit_effect(args)
+        self.inner.inner().limit_effect(args)
     }
 }
 

@@ -4,14 +4,13 @@ use arrow::array::ArrayRef;
 use arrow::array::builder::{ListBuilder, StringBuilder};
 use arrow::datatypes::Int32Type;
 use datafusion::common::{Result, exec_err};
-use regex::{Captures, Regex};
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::define::{
     Arguments, Function, Param, returns_boolean, returns_int, returns_text, returns_texts,
 };
-use super::pattern::{Last, Replacement};
+use super::pattern::{Groups, Last, Pattern, Replacement};
 
 use Param::{Int, Text};
 
@@ -54,41 +53,64 @@ fn regexp_replace(args: &Arguments) -> Result<ArrayRef> {
             return exec_err!("regexp_replace: the position counts from 1 and is {position}");
         }
         let regex = last.get(pattern)?;
+        let start = start_of(text, position);
+        let rest = start.map_or("", |start| &text[start..]);
+        let mut found = matches(regex, rest).peekable();
+        let (Some(start), Some(_)) = (start, found.peek()) else {
+            out.push_str(text);
+            return Ok(true);
+        };
+        // A replacement that the pattern does not have is an error where something is replaced.
         if !parsed.as_ref().is_some_and(|(of, text, _)| *of == pattern && *text == with) {
             parsed = Some((pattern, with, Replacement::parse(with, regex)?));
         }
         let (_, _, replacement) = parsed.as_ref().expect("it was set above");
-        let start = text.char_indices().nth(position as usize - 1).map_or(text.len(), |(at, _)| at);
-        replace(regex, text, start, replacement, out);
+        out.push_str(&text[..start]);
+        replace(found, rest, replacement, out);
         Ok(true)
     })
 }
 
-fn replace(regex: &Regex, text: &str, start: usize, replacement: &Replacement, out: &mut String) {
-    out.push_str(&text[..start]);
-    let text = &text[start..];
+/// Where a text goes on at a position from 1, in units of UTF-16 as in Java; `None` behind its end.
+fn start_of(text: &str, position: i32) -> Option<usize> {
+    let wanted = usize::try_from(position).ok()?.checked_sub(1)?;
+    let mut units = 0;
+    for (at, char) in text.char_indices() {
+        if units >= wanted {
+            return Some(at);
+        }
+        units += char.len_utf16();
+    }
+    (wanted == 0).then_some(0)
+}
+
+fn replace<'p>(
+    found: impl Iterator<Item = Groups<'p>>,
+    text: &str,
+    replacement: &Replacement,
+    out: &mut String,
+) {
     let mut copied = 0;
-    for captures in matches(regex, text) {
-        let whole = captures.get(0).expect("group 0 is the match");
-        out.push_str(&text[copied..whole.start()]);
-        replacement.write(&captures, out);
-        copied = whole.end();
+    for groups in found {
+        let whole = groups.get(0).expect("group 0 is the match");
+        out.push_str(&text[copied..whole.start]);
+        replacement.write(&groups, text, out);
+        copied = whole.end;
     }
     out.push_str(&text[copied..]);
 }
 
 /// All matches with their groups, as [`found`] finds them.
-fn matches<'t>(regex: &Regex, text: &'t str) -> impl Iterator<Item = Captures<'t>> {
-    as_java(text, |start| {
-        let captures = regex.captures_at(text, start)?;
-        let whole = captures.get(0)?;
-        Some((whole.start()..whole.end(), captures))
+fn matches<'p>(regex: &'p Pattern, text: &str) -> impl Iterator<Item = Groups<'p>> {
+    as_java(text, move |start| {
+        let groups = regex.groups_at(text, start)?;
+        Some((groups.get(0)?, groups))
     })
 }
 
 /// All matches, without their groups, which costs less.
-fn found(regex: &Regex, text: &str) -> impl Iterator<Item = Range<usize>> {
-    as_java(text, |start| regex.find_at(text, start).map(|found| (found.range(), found.range())))
+fn found(regex: &Pattern, text: &str) -> impl Iterator<Item = Range<usize>> {
+    as_java(text, |start| regex.find_at(text, start).map(|found| (found.clone(), found)))
 }
 
 /// What `next` finds from one place after the other on, as in Java: a match that is empty may
@@ -110,15 +132,18 @@ fn as_java<T>(
 }
 
 /// The group that is asked for; group 1 by default.
-fn group(args: &Arguments, row: usize, regex: &Regex) -> Result<Option<usize>> {
-    let group = if args.len() > 2 { args.int(2).get(row) } else { Some(1) };
-    let Some(group) = group else { return Ok(None) };
+fn group(args: &Arguments, row: usize) -> Option<i32> {
+    if args.len() > 2 { args.int(2).get(row) } else { Some(1) }
+}
+
+/// A group of a match. Where there is none, Spark does not ask whether there is such a group.
+fn there(group: i32, regex: &Pattern) -> Result<usize> {
     match usize::try_from(group) {
-        Ok(group) if group < regex.captures_len() => Ok(Some(group)),
+        Ok(group) if group < regex.groups_len() => Ok(group),
         _ => exec_err!(
             "the pattern {:?} has {} groups and group {group} is asked for",
-            regex.as_str(),
-            regex.captures_len() - 1
+            regex.source(),
+            regex.groups_len() - 1
         ),
     }
 }
@@ -127,13 +152,15 @@ fn regexp_extract(args: &Arguments) -> Result<ArrayRef> {
     let (text, pattern) = (args.text(0), args.text(1));
     let mut last = Last::default();
     args.write(|row, out| {
-        let (Some(text), Some(pattern)) = (text.get(row), pattern.get(row)) else {
+        let (Some(text), Some(pattern), Some(group)) =
+            (text.get(row), pattern.get(row), group(args, row))
+        else {
             return Ok(false);
         };
         let regex = last.get(pattern)?;
-        let Some(group) = group(args, row, regex)? else { return Ok(false) };
-        let found = regex.captures(text).and_then(|captures| captures.get(group));
-        out.push_str(found.map_or("", |found| found.as_str()));
+        if let Some(found) = regex.groups_at(text, 0) {
+            out.push_str(found.text(there(group, regex)?, text));
+        }
         Ok(true)
     })
 }
@@ -143,17 +170,15 @@ fn regexp_extract_all(args: &Arguments) -> Result<ArrayRef> {
     let mut last = Last::default();
     let mut out = ListBuilder::new(StringBuilder::new());
     for row in 0..args.rows {
-        let (Some(text), Some(pattern)) = (text.get(row), pattern.get(row)) else {
+        let (Some(text), Some(pattern), Some(group)) =
+            (text.get(row), pattern.get(row), group(args, row))
+        else {
             out.append_null();
             continue;
         };
         let regex = last.get(pattern)?;
-        let Some(group) = group(args, row, regex)? else {
-            out.append_null();
-            continue;
-        };
-        for captures in matches(regex, text) {
-            out.values().append_value(captures.get(group).map_or("", |found| found.as_str()));
+        for groups in matches(regex, text) {
+            out.values().append_value(groups.text(there(group, regex)?, text));
         }
         out.append(true);
     }
@@ -176,7 +201,7 @@ fn regexp_substr(args: &Arguments) -> Result<ArrayRef> {
         let (Some(text), Some(pattern)) = (text.get(row), pattern.get(row)) else {
             return Ok(false);
         };
-        let found = last.get(pattern)?.find(text).map_or("", |found| found.as_str());
+        let found = last.get(pattern)?.find(text).map_or("", |found| &text[found]);
         out.push_str(found);
         // Spark takes an empty match for none.
         Ok(!found.is_empty())
@@ -189,7 +214,7 @@ fn regexp_instr(args: &Arguments) -> Result<ArrayRef> {
     args.primitives::<Int32Type>(|row| match (text.get(row), pattern.get(row)) {
         (Some(text), Some(pattern)) => {
             let found = last.get(pattern)?.find(text);
-            Ok(Some(found.map_or(0, |found| text[..found.start()].chars().count() as i32 + 1)))
+            Ok(Some(found.map_or(0, |found| text[..found.start].encode_utf16().count() as i32 + 1)))
         }
         _ => Ok(None),
     })
@@ -209,7 +234,8 @@ fn split(args: &Arguments) -> Result<ArrayRef> {
         };
         let pieces_max =
             usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-        split_one(last.get(pattern)?, text, pieces_max, out.values());
+        let regex = last.get(pattern)?;
+        each_piece(regex, text, pieces_max, |piece| out.values().append_value(piece));
         out.append(true);
     }
     Ok(Arc::new(out.finish()))
@@ -217,22 +243,27 @@ fn split(args: &Arguments) -> Result<ArrayRef> {
 
 /// Java's `String.split`, keeping empty pieces at the end: an empty match at the very start makes
 /// no piece. The empty pattern splits into letters, with no empty piece at either end.
-fn split_one(regex: &Regex, text: &str, pieces_max: usize, out: &mut StringBuilder) {
+pub(super) fn each_piece<'t>(
+    regex: &Pattern,
+    text: &'t str,
+    pieces_max: usize,
+    mut take: impl FnMut(&'t str),
+) {
     let mut start = 0;
     let mut pieces = 1;
-    for found in regex.find_iter(text) {
+    for found in found(regex, text) {
         if pieces == pieces_max {
             break;
         }
-        let at_end_of_letters = regex.as_str().is_empty() && found.start() == text.len();
+        let at_end_of_letters = regex.source().is_empty() && found.start == text.len();
         // These two matches are empty; the engine finds one before the first letter and one behind
         // the last.
-        if found.end() == 0 || at_end_of_letters {
+        if found.end == 0 || at_end_of_letters {
             continue;
         }
-        out.append_value(&text[start..found.start()]);
-        start = found.end();
+        take(&text[start..found.start]);
+        start = found.end;
         pieces += 1;
     }
-    out.append_value(&text[start..]);
+    take(&text[start..]);
 }

@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::logical_expr::expr::{BinaryExpr, Case, Cast, ScalarFunction, TryCast};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{
-    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, Union,
-};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF, lit};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::cast::{cast_expr, is_spark_cast};
 use super::failing::can_fail;
+use super::nodes::literal;
+pub(crate) use super::nodes::rewrite;
 use super::operators::checked;
+use super::text::short_name;
 use super::{
     argument_rules, cast_rules, common_types, decimals, grouping_keys, interval_casts,
-    interval_literals, lambda_variables, outer_types, set_operations, without_ansi, zoned,
+    interval_fields, interval_literals, outer_types, set_operations, times_of_day, without_ansi,
+    zoned,
 };
-use crate::types::INTERVAL_FIELDS;
+use crate::types::{INTERVAL_FIELDS, spark_type};
 
 /// Makes whole numbers in the text INTs, as in Spark, where they fit; to DataFusion they are all
 /// BIGINTs. Then casts decimals and the values beside them to common types. Runs before types are
@@ -42,7 +42,8 @@ impl AnalyzerRule for SparkLiterals {
                 LogicalPlan::Limit(_) => rewrite(plan, |expr, _| Ok(Transformed::no(expr))),
                 LogicalPlan::Union(union) => {
                     let union = without_ansi::united(union, options)?;
-                    let union = LogicalPlan::Union(common_types::of_union(union)?);
+                    let union = interval_fields::of_union(common_types::of_union(union)?)?;
+                    let union = LogicalPlan::Union(union);
                     rewrite(union, |expr, _| Ok(Transformed::no(expr)))
                 }
                 plan => with_literals(plan, options),
@@ -60,7 +61,8 @@ fn with_literals(plan: LogicalPlan, options: &ConfigOptions) -> Result<Transform
         let beside = without_ansi::taken(local, schema, options)?;
         let taken = argument_rules::taken(beside, schema)?;
         let exact = common_types::rewritten(taken, schema)?;
-        Ok(Transformed::yes(decimals::as_wanted(exact, options)))
+        let wanted = decimals::as_wanted(exact, options);
+        Ok(Transformed::yes(interval_fields::kept(wanted, schema)))
     })?;
     plan.map_data(|plan| match plan {
         LogicalPlan::Values(values) => common_types::of_values(values),
@@ -71,31 +73,14 @@ fn with_literals(plan: LogicalPlan, options: &ConfigOptions) -> Result<Transform
     })
 }
 
-/// A number in the text, with the type that it has in Spark.
-fn literal(expr: Expr) -> Result<Expr> {
-    let Expr::Literal(value, metadata) = expr else { return Ok(expr) };
-    let value = match value {
-        ScalarValue::Int64(Some(value)) => match i32::try_from(value) {
-            Ok(small) => ScalarValue::Int32(Some(small)),
-            Err(_) => ScalarValue::Int64(Some(value)),
-        },
-        ScalarValue::UInt64(Some(value)) => {
-            let digits = value.to_string().len();
-            ScalarValue::Decimal128(Some(value.into()), u8::try_from(digits).unwrap_or(20), 0)
-        }
-        ScalarValue::Decimal256(..) => {
-            return plan_err!("a number in the text has more than the 38 digits of a DECIMAL");
-        }
-        other => other,
-    };
-    Ok(Expr::Literal(value, metadata))
-}
-
 /// Puts Spark's casts and checked arithmetic where the plan has Arrow's, and the clock for
-/// `unix_timestamp()`. Runs after types are coerced, so that implicit casts are covered too.
+/// `unix_timestamp()` and `current_time()`. Runs after types are coerced, so that implicit casts
+/// are covered too.
 #[derive(Debug)]
 pub(super) struct SparkMeaning {
     pub current_seconds: Arc<ScalarUDF>,
+    pub local_now: Arc<ScalarUDF>,
+    pub time_shown: Arc<ScalarUDF>,
 }
 
 impl AnalyzerRule for SparkMeaning {
@@ -119,7 +104,20 @@ impl SparkMeaning {
         {
             return plan_err!("{problem}");
         }
-        Ok(self.meant(expr, schema))
+        if let Expr::TryCast(TryCast { expr, field }) = &expr
+            && let Ok(from) = expr.get_type(schema)
+            && cast_rules::loses_keys(&from, field.data_type())
+        {
+            let (from, to) = (spark_type(&from), spark_type(field.data_type()));
+            return plan_err!(
+                "{from} cannot be cast to {to} by try_cast (DATATYPE_MISMATCH): a key that is none \
+                 of the type would be NULL; write CAST, or transform_keys with what such a key is"
+            );
+        }
+        Ok(match type_of_column(&expr, schema) {
+            Some(name) => Transformed::yes(name),
+            None => self.meant(expr, schema),
+        })
     }
 
     fn meant(&self, expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
@@ -157,9 +155,26 @@ impl SparkMeaning {
                 let clock = Arc::clone(&self.current_seconds);
                 Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(clock, vec![])))
             }
+            Expr::ScalarFunction(call) => {
+                match times_of_day::current(&call, &self.local_now, &self.time_shown) {
+                    Some(time) => Transformed::yes(time),
+                    None => Transformed::no(Expr::ScalarFunction(call)),
+                }
+            }
             Expr::Case(case) if is_reordered(&case, schema) => Transformed::yes(one_by_one(case)),
             other => Transformed::no(other),
         }
+    }
+}
+
+/// What `typeof` says of a column, such as that of a sum, which need not be computed for that.
+fn type_of_column(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    match call.args.as_slice() {
+        [column @ Expr::Column(_)] if call.name() == "typeof" => {
+            Some(lit(short_name(&column.get_type(schema).ok()?)))
+        }
+        _ => None,
     }
 }
 
@@ -191,51 +206,4 @@ fn one_by_one(case: Case) -> Expr {
         })))
     });
     *nested.expect("a CASE has a condition")
-}
-
-/// A NULL without the type that it was given when the numbers beside it had other ones.
-fn plain_null(cell: Expr) -> Expr {
-    match cell {
-        Expr::Literal(value, None) if value.is_null() => Expr::Literal(ScalarValue::Null, None),
-        cell => cell,
-    }
-}
-
-/// Rewrites all expressions of one node from the inside out; its columns keep their names.
-pub(crate) fn rewrite(
-    plan: LogicalPlan,
-    change: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
-) -> Result<Transformed<LogicalPlan>> {
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        schema.merge(&scan.projected_schema);
-    }
-    let names = NamePreserver::new(&plan);
-    let is_values = matches!(plan, LogicalPlan::Values(_));
-    let plan = plan.map_expressions(|expr| {
-        let named = |expr: Expr| {
-            let name = names.save(&expr);
-            let expr = lambda_variables::transform_up(expr, &schema, &change)?;
-            Ok(expr.update_data(|expr| if is_values { expr } else { name.restore(expr) }))
-        };
-        match expr {
-            // A grouping set is no column itself; its members are.
-            Expr::GroupingSet(_) => expr.map_children(named),
-            expr => named(expr),
-        }
-    })?;
-    // A node's types follow from its inputs, and those may have changed even if it did not.
-    let changes = plan.transformed;
-    plan.map_data(|plan| match plan {
-        // The column types follow from the expressions, and only the builder derives them.
-        LogicalPlan::Values(values) if changes => {
-            let rows = values.values.into_iter();
-            let rows = rows.map(|row| row.into_iter().map(plain_null).collect());
-            LogicalPlanBuilder::values(rows.collect())?.build()
-        }
-        LogicalPlan::Union(union) => {
-            Ok(LogicalPlan::Union(Union::try_new_with_loose_types(union.inputs)?))
-        }
-        plan => plan.recompute_schema(),
-    })
 }

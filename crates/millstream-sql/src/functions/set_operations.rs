@@ -7,14 +7,15 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-use datafusion::common::{Column, NullEquality, Result};
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::{Column, NullEquality, Result, TableReference};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{
     Distinct, Expr, ExprFunctionExt, Join, JoinType, LogicalPlan, LogicalPlanBuilder,
 };
 
-use super::common_types::{check_columns, common_type, with_key_types, with_types};
+use super::common_types::{check_columns, check_names, common_type, with_key_types, with_types};
+use super::one_zero::{holds_float, one_zero};
 
 /// The names of the numbers of both sides' rows.
 const NUMBERS: [&str; 2] = ["__occurrence", "__other_occurrence"];
@@ -61,6 +62,7 @@ fn with_common_types(join: Join) -> Result<Join> {
     for (one, other) in &join.on {
         let ((at, one), (other_at, other)) = (type_in(&left, one)?, type_in(&right, other)?);
         if one != other {
+            check_names(&one, &other)?;
             let types = [one, other];
             check_columns(&types)?;
             let common = common_type(&types);
@@ -103,14 +105,22 @@ fn rebuilt(
 
 /// Each row meets one row of the other side at most.
 fn of_all(join: Join) -> Result<LogicalPlan> {
-    let columns = join.left.schema().columns();
+    let columns: Vec<Expr> = join.left.schema().iter().map(of_group).collect();
     let left = numbered(&join.left, NUMBERS[0])?;
     let right = numbered(&join.right, NUMBERS[1])?;
     let numbers = NUMBERS.map(|name| Expr::Column(Column::new_unqualified(name)));
     let on = join.on.iter().cloned().chain([numbers.into()]).collect();
     let joined = rebuilt(left, right, on, &join)?;
-    let columns: Vec<Expr> = columns.into_iter().map(Expr::Column).collect();
     LogicalPlanBuilder::from(LogicalPlan::Join(joined)).project(columns)?.build()
+}
+
+/// A column of the result as a key of a group has it: to Spark equal rows are one.
+fn of_group((table, field): (Option<&TableReference>, &FieldRef)) -> Expr {
+    let column = Expr::Column(Column::from((table, field)));
+    match holds_float(field.data_type()) {
+        true => one_zero().call(vec![column]).alias_qualified(table.cloned(), field.name()),
+        false => column,
+    }
 }
 
 /// `rows` with the number of each among its equals.

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::cast as arrow_cast;
 use arrow::datatypes::{
-    DataType, Date32Type, DurationMicrosecondType, DurationSecondType, IntervalUnit, TimeUnit,
+    DataType, Date32Type, DurationMicrosecondType, DurationSecondType, IntervalMonthDayNanoType,
+    IntervalUnit, TimeUnit,
 };
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::{DFSchema, Result, ScalarValue, exec_err};
@@ -22,13 +23,16 @@ use super::define::{Arguments, Function, Param, returns_date};
 use super::interval_text::{self, MICROSECONDS};
 use super::{interval_casts, interval_literals};
 use crate::types::{INTERVAL_FIELDS, timestamp};
-use crate::values::calendar::{DAY_US, SECOND_US};
+use crate::values::calendar::{DAY_US, SECOND_US, months_later};
+use crate::values::interval_literal::common_fields;
 
 pub(super) const DATE_DIFFERENCE: &str = "date_difference";
 pub(super) const DATE_MOVED: &str = "date_moved";
 
 const DAY_S: i64 = DAY_US / SECOND_US;
 const DAYS: DataType = DataType::Duration(TimeUnit::Second);
+/// INTERVALs of months, days and less in one.
+const CALENDAR: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new(
@@ -46,8 +50,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new(DATE_MOVED, &[Param::Date, Param::Any, Param::Int], returns_date, moved),
 ];
 
-/// A date and an INTERVAL DAY, added, or taken off where argument 2 is -1.
+/// A date and an INTERVAL DAY, or one of months and days in one, added, or taken off where
+/// argument 2 is -1.
 fn moved(args: &Arguments) -> Result<ArrayRef> {
+    if *args.data_type(1) == CALENDAR {
+        return moved_on_calendar(args);
+    }
     let dates = args.date(0);
     let days = arrow_cast(args.array(1).0, &DAYS)?;
     let (days, constant) = (days.as_primitive::<DurationSecondType>(), args.array(1).1);
@@ -58,7 +66,33 @@ fn moved(args: &Arguments) -> Result<ArrayRef> {
         let moved = i64::from(date) + sign * (days.value(at) / DAY_S);
         match i32::try_from(moved) {
             Ok(date) => Ok(Some(date)),
-            Err(_) => exec_err!("a date plus an INTERVAL is beyond what a DATE holds"),
+            Err(_) => beyond_dates(),
+        }
+    })
+}
+
+fn beyond_dates<T>() -> Result<T> {
+    exec_err!("a date plus an INTERVAL is beyond what a DATE holds")
+}
+
+fn moved_on_calendar(args: &Arguments) -> Result<ArrayRef> {
+    let (dates, spans) = (args.date(0), args.primitive::<IntervalMonthDayNanoType>(1));
+    let sign = args.int(2).get(0).unwrap_or(1);
+    args.primitives::<Date32Type>(|row| {
+        let Some((date, span)) = dates.get(row).zip(spans.get(row)) else { return Ok(None) };
+        if span.nanoseconds != 0 {
+            return exec_err!(
+                "an INTERVAL with hours, minutes or seconds cannot be added to a DATE; cast that \
+                 to TIMESTAMP"
+            );
+        }
+        let signed = span.months.checked_mul(sign).zip(span.days.checked_mul(sign));
+        let moved = signed
+            .and_then(|(months, days)| months_later(date, months).map(|date| (date, days)))
+            .and_then(|(date, days)| date.checked_add(days));
+        match moved {
+            Some(date) => Ok(Some(date)),
+            None => beyond_dates(),
         }
     })
 }
@@ -84,6 +118,9 @@ pub(super) fn planned(
     if let Some(null) = with_null(&expr, &left, &right, schema) {
         return Planned::Done(null);
     }
+    if let Some(sum) = summed(&expr, [&left, &right], schema) {
+        return Planned::Done(sum);
+    }
     let (expr, left, right) = with_times_of_text(expr, left, right);
     let call = |function: &Arc<ScalarUDF>, args| {
         Planned::Done(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args)))
@@ -98,22 +135,19 @@ pub(super) fn planned(
     if minus && left == date && right == date {
         return call(difference, vec![expr.left, expr.right]);
     }
-    if left == date && right == DAYS {
+    if left == date && (right == DAYS || right == CALENDAR) {
         let sign = if minus { -1 } else { 1 };
         return call(moved, vec![expr.left, expr.right, lit(sign)]);
     }
-    if !minus && left == DAYS && right == date {
+    if !minus && (left == DAYS || left == CALENDAR) && right == date {
         return call(moved, vec![expr.right, expr.left, lit(1)]);
     }
     let RawBinaryExpr { op, left: mut a, right: mut b } = expr;
     // A date that meets a time, or part of a day, becomes one itself.
-    if left == date && ((minus && is_time(&right)) || right == MICROSECONDS || has_time(&b, &right))
-    {
+    if left == date && ((minus && is_time(&right)) || right == MICROSECONDS) {
         let to = if is_time(&right) { right.clone() } else { timestamp() };
         a = cast(a, to);
-    } else if right == date
-        && ((minus && is_time(&left)) || (!minus && (left == MICROSECONDS || has_time(&a, &left))))
-    {
+    } else if right == date && (if minus { is_time(&left) } else { left == MICROSECONDS }) {
         let to = if is_time(&left) { left.clone() } else { timestamp() };
         b = cast(b, to);
     }
@@ -158,11 +192,7 @@ fn with_null(
 /// The text of a time, and an INTERVAL of days or less that is added to it or taken off: the result
 /// is a text again.
 fn moved_text(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Option<Expr> {
-    let op = match expr.op {
-        BinaryOperator::Plus => Operator::Plus,
-        BinaryOperator::Minus => Operator::Minus,
-        _ => return None,
-    };
+    let op = sign_of(&expr.op)?;
     let (text, span, of_span) = match (left, right) {
         (text, DataType::Duration(_)) if text.is_string() => (&expr.left, &expr.right, right),
         (DataType::Duration(_), text) if text.is_string() && op == Operator::Plus => {
@@ -195,11 +225,26 @@ fn with_times_of_text(
     (RawBinaryExpr { op, left: a, right: b }, of_a, of_b)
 }
 
-/// Whether an interval has more than whole days and months.
-fn has_time(expr: &Expr, data_type: &DataType) -> bool {
-    match expr {
-        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => value.nanoseconds != 0,
-        _ => matches!(data_type, DataType::Interval(unit) if *unit != IntervalUnit::YearMonth),
+/// The sum or the difference of two INTERVALs whose fields are fewer than their type could have.
+fn summed(expr: &RawBinaryExpr, types: [&DataType; 2], schema: &DFSchema) -> Option<Expr> {
+    let op = sign_of(&expr.op)?;
+    let of = |side: &Expr| interval_casts::fields_of(side, schema);
+    let fields = common_fields(&of(&expr.left)?, &of(&expr.right)?)?;
+    if matches!(fields.as_str(), "day to second" | "year to month") {
+        return None;
+    }
+    let [left, right] = [(&expr.left, types[0]), (&expr.right, types[1])]
+        .map(|(side, of)| Box::new(as_microseconds(side.clone(), of)));
+    let sum = Expr::BinaryExpr(BinaryExpr::new(left, op, right));
+    Some(interval_casts::with_fields(sum, &fields))
+}
+
+/// The operator that adds or subtracts.
+fn sign_of(op: &BinaryOperator) -> Option<Operator> {
+    match op {
+        BinaryOperator::Plus => Some(Operator::Plus),
+        BinaryOperator::Minus => Some(Operator::Minus),
+        _ => None,
     }
 }
 
@@ -254,7 +299,11 @@ pub(super) fn cast_span(
             let texts = interval_text::texts(values, "year to month")?;
             Ok(arrow_cast(&texts, to)?)
         }
-        // A month has no fixed length, and Spark has types of its own for the parts of an interval.
+        of if *of == CALENDAR && to.is_string() => {
+            let spans = values.as_primitive::<IntervalMonthDayNanoType>();
+            texts(spans.iter().map(|span| span.map(interval_text::of_calendar)), to)
+        }
+        // A month has no fixed length.
         DataType::Interval(IntervalUnit::MonthDayNano | IntervalUnit::DayTime) => {
             exec_err!("an INTERVAL of months, days and less in one cannot be cast here")
         }

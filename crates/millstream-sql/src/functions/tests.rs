@@ -93,7 +93,7 @@ fn schemas_are_read_as_columns_or_as_one_type() {
 fn fuzz_patterns_of_times() {
     let seeds = [
         "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\n2026-03-02T01:02:03.004005+01:00",
-        "EEEE, d. MMMM yy hh:mm a[ G]\nMonday, 2. March 26 01:02 PM AD",
+        "d. MMMM yy hh:mm a[ G]\n2. March 26 01:02 PM AD",
         "D/y Q q L\n61/2026 1 1 3",
     ];
     let words = &[
@@ -156,8 +156,8 @@ fn fuzz_regular_expressions() {
         if let Ok(regex) = &regex {
             let replacement = Replacement::parse(replacement, regex);
             parsed = outcome(&replacement);
-            if let (Ok(replacement), Some(captures)) = (replacement, regex.captures(text)) {
-                replacement.write(&captures, &mut String::new());
+            if let (Ok(replacement), Some(groups)) = (replacement, regex.groups_at(text, 0)) {
+                replacement.write(&groups, text, &mut String::new());
             }
         }
         format!("{} {parsed}", outcome(&regex))

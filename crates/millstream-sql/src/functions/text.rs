@@ -2,16 +2,15 @@
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Decimal128Type, FieldRef, Float64Type, Int32Type};
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{Result, exec_err, plan_err};
 use md5::{Digest, Md5};
 
 use super::decimals::rounded_text;
-use super::define::{
-    Arguments, Function, Param, returns_boolean, returns_double, returns_int, returns_text,
-};
+use super::define::{Arguments, Function, Param, returns_boolean, returns_int, returns_text};
+use super::number_patterns;
 use crate::types::{is_variant, part_type, spark_type};
 
-use Param::{Any, Binary, Double, Int, Text};
+use Param::{Any, Binary, Int, Text};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("locate", &[Text, Text, Int], returns_int, |args| locate(args, 0, 1))
@@ -21,11 +20,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("initcap", &[Text], returns_text, initcap),
     Function::new("md5", &[Binary], returns_text, md5),
     Function::new("replace", &[Text, Text, Text], returns_text, replace).required(2),
-    Function::new("format_number", &[Any, Int], returns_text, format_number),
+    Function::new("format_number", &[Any, Any], number_text_type, format_number),
     Function::new("isnull", &[Any], returns_boolean, |args| is_null(args, true)),
     Function::new("isnotnull", &[Any], returns_boolean, |args| is_null(args, false)),
     Function::new("typeof", &[Any], returns_text, type_of),
-    Function::new("divide", &[Double, Double], returns_double, divide),
 ];
 
 /// The first place of the text argument `part` in the text argument `whole`, in characters from 1;
@@ -112,10 +110,29 @@ fn replace(args: &Arguments) -> Result<ArrayRef> {
     })
 }
 
+fn number_text_type(args: &[DataType]) -> Result<DataType> {
+    match &args[1] {
+        of if of.is_string() || of.is_numeric() || of.is_null() => returns_text(args),
+        other => {
+            plan_err!("format_number takes places or a pattern, not {}", spark_type(other))
+        }
+    }
+}
+
 /// `#,###.##`, rounded half to even as Java's `DecimalFormat`; whole numbers and decimals exactly.
+/// The second argument is how many places there are, or a pattern.
 fn format_number(args: &Arguments) -> Result<ArrayRef> {
-    let digits = args.int(1);
-    let places = |row: usize| digits.get(row).and_then(|digits| u32::try_from(digits).ok());
+    let (digits, same_digits) = args.array(1);
+    let has_pattern = digits.data_type().is_string();
+    let digits = match has_pattern {
+        true => None,
+        false => Some(super::cast::cast(digits, &DataType::Int32, true)?),
+    };
+    let places = |row: usize| {
+        let digits = digits.as_ref()?.as_primitive::<Int32Type>();
+        let at = if same_digits { 0 } else { row };
+        digits.is_valid(at).then(|| u32::try_from(digits.value(at)).ok()).flatten()
+    };
     let (values, constant) = args.array(0);
     let exact = match values.data_type() {
         DataType::Decimal128(precision, scale) => Some((*precision, *scale)),
@@ -125,6 +142,9 @@ fn format_number(args: &Arguments) -> Result<ArrayRef> {
     let number =
         exact.map_or(DataType::Float64, |(digits, scale)| DataType::Decimal128(digits, scale));
     let values = super::cast::cast(values, &number, true)?;
+    if has_pattern {
+        return number_patterns::written(args, &values, constant);
+    }
     args.write(|row, out| {
         let at = if constant { 0 } else { row };
         let Some(places) = places(row).filter(|_| values.is_valid(at)) else { return Ok(false) };
@@ -177,7 +197,7 @@ fn is_null(args: &Arguments, wanted: bool) -> Result<ArrayRef> {
 }
 
 /// A type as `typeof` writes it: `array<struct<a:int>>`.
-fn short_name(data_type: &DataType) -> String {
+pub(super) fn short_name(data_type: &DataType) -> String {
     match data_type {
         of if is_variant(of) => "variant".to_owned(),
         DataType::List(item) => format!("array<{}>", short_name(item.data_type())),
@@ -206,17 +226,5 @@ fn type_of(args: &Arguments) -> Result<ArrayRef> {
     args.write(|_, out| {
         out.push_str(&name);
         Ok(true)
-    })
-}
-
-/// What `/` is planned as, for all but decimals.
-fn divide(args: &Arguments) -> Result<ArrayRef> {
-    let (left, right) = (args.primitive::<Float64Type>(0), args.primitive::<Float64Type>(1));
-    args.primitives::<Float64Type>(|row| match (left.get(row), right.get(row)) {
-        (Some(_), Some(0.0)) => {
-            exec_err!("division by zero; use try_divide to get NULL instead")
-        }
-        (Some(left), Some(right)) => Ok(Some(left / right)),
-        _ => Ok(None),
     })
 }

@@ -5,9 +5,10 @@
 
 use std::fmt::Write;
 
-use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike, Weekday};
-use datafusion::common::{Result, exec_err, plan_datafusion_err};
+use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike};
+use datafusion::common::{Result, exec_err, plan_datafusion_err, plan_err};
 
+use super::hour_letters::HoursRead;
 use super::zone_letters::{self, WrittenZone};
 use super::{year_letters, zone_reading};
 use crate::values::calendar::{DAY_US, SECOND_US, days_of, naive};
@@ -29,6 +30,9 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] =
     ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+
+/// What follows from the others, and from which no date can be made.
+const NEVER_READ: &str = "EFQq";
 
 /// A parsed pattern.
 #[derive(Clone, Debug)]
@@ -94,6 +98,17 @@ impl TimePattern {
             count_in_eras(&mut items);
         }
         Ok(Self { items })
+    }
+
+    /// The pattern itself, for who reads by it.
+    ///
+    /// # Errors
+    /// It has letters that Spark only writes.
+    pub fn to_read(&self) -> Result<&Self> {
+        match self.first_of(NEVER_READ) {
+            Some(letter) => plan_err!("the letter {letter} of a pattern is only written, not read"),
+            None => Ok(self),
+        }
     }
 
     /// Appends a timestamp. False, and nothing certain appended, if it is out of the calendar.
@@ -189,7 +204,7 @@ fn is_known(letter: char, count: usize) -> bool {
         'D' => 3,
         'd' | 'H' | 'h' | 'K' | 'k' | 'm' | 's' => 2,
         'M' | 'L' | 'E' | 'q' | 'Q' | 'G' => 4,
-        'a' => 1,
+        'a' | 'F' => 1,
         'S' => 9,
         'X' | 'x' | 'Z' => 5,
         'z' => 4,
@@ -245,6 +260,8 @@ fn write_field(letter: char, count: usize, time: NaiveDateTime, out: &mut String
         }
         'D' => time.ordinal(),
         'd' => time.day(),
+        // The day of a week that begins on the first of the month.
+        'F' => time.day0() % 7 + 1,
         'H' => hour,
         'k' => {
             if hour == 0 {
@@ -304,23 +321,27 @@ fn zero_offset(letter: char, count: usize) -> &'static str {
 #[derive(Clone, Default)]
 struct Fields {
     year: Option<i64>,
+    /// Whether the era is that before the year 1, where there is one.
+    is_before: Option<bool>,
     month: Option<u32>,
     day: Option<u32>,
     day_of_year: Option<u32>,
-    hour: Option<u32>,
-    hour_of_half: Option<u32>,
-    afternoon: Option<bool>,
+    hours: HoursRead,
     minute: u32,
     second: u32,
     fraction_us: i64,
-    weekday: Option<Weekday>,
     zone: Option<String>,
 }
 
 impl Fields {
     /// The moment; without a zone of its own that of `session`.
     fn resolve(self, session: &Zone) -> Option<i64> {
-        let year = self.year.unwrap_or(1970);
+        let year = match (self.is_before, self.year) {
+            // The years of both eras begin with 1, and the one before the year 1 is the year 0.
+            (Some(_), Some(..1)) => return None,
+            (Some(true), Some(year)) => 1 - year,
+            (_, year) => year.unwrap_or(1970),
+        };
         let days = match self.day_of_year {
             Some(day) => {
                 let date = NaiveDate::from_yo_opt(i32::try_from(year).ok()?, day)?;
@@ -334,17 +355,8 @@ impl Fields {
             }
             None => days_of(year, self.month.unwrap_or(1), self.day.unwrap_or(1))?,
         };
-        if let Some(weekday) = self.weekday
-            && NaiveDate::from_epoch_days(days)?.weekday() != weekday
-        {
-            return None;
-        }
-        let hour = match (self.hour, self.hour_of_half) {
-            (Some(hour), _) => hour,
-            (None, Some(hour)) => hour + if self.afternoon == Some(true) { 12 } else { 0 },
-            (None, None) => 0,
-        };
-        if hour > 23 || self.minute > 59 || self.second > 59 {
+        let hour = self.hours.of_day()?;
+        if self.minute > 59 || self.second > 59 {
             return None;
         }
         let seconds = i64::from(hour * 3600 + self.minute * 60 + self.second);
@@ -434,14 +446,9 @@ fn read_field<'a>(
             fields.month = Some(month as u32 + 1);
             return Some(rest);
         }
-        'E' => {
-            let (day, rest) = read_name(&WEEKDAYS, count, text)?;
-            fields.weekday = Weekday::try_from(day as u8).ok();
-            return Some(rest);
-        }
         'a' => {
             let half = text.get(..2)?;
-            fields.afternoon = Some(half.eq_ignore_ascii_case("PM"));
+            fields.hours.afternoon = Some(half.eq_ignore_ascii_case("PM"));
             let is_half = half.eq_ignore_ascii_case("AM") || half.eq_ignore_ascii_case("PM");
             return is_half.then(|| &text[2..]);
         }
@@ -450,8 +457,8 @@ fn read_field<'a>(
             fields.zone = Some(zone);
             return Some(rest);
         }
-        'G' => return text.strip_prefix("AD"),
-        'Q' | 'q' => return None,
+        'G' => return read_era(count, text, fields),
+        'E' | 'F' | 'Q' | 'q' => return None,
         _ => {}
     }
     let exact = adjacent || count == 2;
@@ -472,10 +479,7 @@ fn read_field<'a>(
         'M' | 'L' => fields.month = Some(value),
         'd' => fields.day = Some(value),
         'D' => fields.day_of_year = Some(value),
-        'H' => fields.hour = Some(value),
-        'k' => fields.hour = (1..=24).contains(&value).then_some(value % 24),
-        'h' => fields.hour_of_half = (1..=12).contains(&value).then_some(value % 12),
-        'K' => fields.hour_of_half = (value < 12).then_some(value),
+        'H' | 'k' | 'K' | 'h' => fields.hours.set(letter, value),
         'm' => fields.minute = value,
         's' => fields.second = value,
         _ => {
@@ -484,6 +488,15 @@ fn read_field<'a>(
         }
     }
     Some(rest)
+}
+
+fn read_era<'a>(count: usize, text: &'a str, fields: &mut Fields) -> Option<&'a str> {
+    let names = if count == 4 { ["Anno Domini", "Before Christ"] } else { ["AD", "BC"] };
+    let is_there =
+        |name: &str| text.get(..name.len()).is_some_and(|head| head.eq_ignore_ascii_case(name));
+    let at = names.iter().position(|name| is_there(name))?;
+    fields.is_before = Some(at == 1);
+    Some(&text[names[at].len()..])
 }
 
 fn read_name<'a>(names: &[&str], count: usize, text: &'a str) -> Option<(usize, &'a str)> {
@@ -524,6 +537,7 @@ mod tests {
             ("xxx Z VV z", "+00:00 +0000 UTC UTC"),
             ("yyyyMMdd", "20260307"),
             ("y yyyyy yy G", "2026 02026 26 AD"),
+            ("F", "7"),
         ] {
             assert_eq!(written(pattern), text, "{pattern}");
         }
@@ -537,12 +551,13 @@ mod tests {
         assert_eq!(read("d MMM yyyy h:mm:ss a", "7 mar 2026 3:04:05 pm"), Some(to_second));
         assert_eq!(read("yyyy-MM-dd'T'HH:mm:ssXXX", "2026-03-07T16:04:05+01:00"), Some(to_second));
         assert_eq!(read("yyyy-MM-dd[ HH:mm:ss]", "2026-03-07"), Some(TIME - TIME % DAY_US));
-        assert_eq!(read("EEE dd/MM/yy", "Sat 07/03/26"), Some(TIME - TIME % DAY_US));
         for (pattern, text) in [
             ("yyyy-MM-dd", "2026-3-7"),
             ("yyyy-MM-dd", "2026-02-30"),
             ("yyyy-MM-dd", "2026-03-07 "),
-            ("EEE dd/MM/yy", "Sun 07/03/26"),
+            ("EEE dd/MM/yy", "Sat 07/03/26"),
+            ("yyyy-MM-dd hh a", "2026-03-07 13 PM"),
+            ("yyyy-MM-dd HH a", "2026-03-07 15 AM"),
             ("HH", "24"),
             ("yyyy-MM-dd", "12026-03-07"),
             ("yyyyMMddHHmmssSSS", "20260307150405123"),
@@ -557,5 +572,9 @@ mod tests {
         for pattern in ["YYYY", "ww", "yyyy-MM-dd'", "]", "[", "MMMMM", "e"] {
             assert!(TimePattern::parse(pattern).is_err(), "{pattern}");
         }
+        let to_read = |pattern: &str| TimePattern::parse(pattern).expect(pattern).to_read().is_ok();
+        assert!(!to_read("[EEE] dd"));
+        assert!(!to_read("yyyy-Q"));
+        assert!(to_read("yyyy 'EQ'"));
     }
 }

@@ -12,6 +12,7 @@ use datafusion::common::{Result, exec_err, internal_err};
 use super::common_types::common_type;
 use super::define::Arguments;
 use super::interval_text::MICROSECONDS;
+use crate::types::timestamp;
 use crate::values::calendar::{DAY_US, SECOND_US};
 
 const CALENDAR: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
@@ -20,6 +21,7 @@ const DAYS: DataType = DataType::Duration(TimeUnit::Second);
 /// The types that the arguments are cast to; `None` if the function is none of such.
 pub(super) fn coerced(name: &str, [left, right]: [&DataType; 2]) -> Option<Vec<DataType>> {
     let is_date = |of: &DataType| *of == DataType::Date32;
+    let is_time = |of: &DataType| is_date(of) || matches!(of, DataType::Timestamp(_, Some(_)));
     match name {
         "try_add" | "try_subtract" if *left == CALENDAR && *right == CALENDAR => {
             Some(vec![CALENDAR, CALENDAR])
@@ -30,6 +32,9 @@ pub(super) fn coerced(name: &str, [left, right]: [&DataType; 2]) -> Option<Vec<D
         "try_add" if left.is_signed_integer() && is_date(right) => {
             Some(vec![DataType::Int32, DataType::Date32])
         }
+        // NULL is an INTERVAL there.
+        "try_add" if is_time(left) && right.is_null() => Some(vec![timestamp(), MICROSECONDS]),
+        "try_add" if left.is_null() && is_time(right) => Some(vec![MICROSECONDS, timestamp()]),
         "try_subtract" => of_times([left, right]),
         _ => None,
     }
@@ -158,7 +163,6 @@ fn together(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::timestamp;
 
     #[test]
     fn what_is_taken_from_a_time_is_one() {

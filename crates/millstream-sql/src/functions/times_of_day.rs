@@ -1,19 +1,23 @@
 //! Times of a day, of the type TIME.
 //!
-//! Spark 4.2 has this type switched off: there are literals, `from_json` reads such columns, and
-//! what works with values of any type works with them, casts to STRING, whole numbers and DECIMALs
-//! included. Casts to TIME, its functions and its arithmetic are errors (UNSUPPORTED_TIME_TYPE),
-//! and so they are here, where DataFusion would compute much of it.
+//! Spark 4.2 has this type switched off: there are literals and `current_time`, `from_json` reads
+//! such columns, and what works with values of any type works with them, casts to STRING, whole
+//! numbers and DECIMALs included. Casts to TIME, its other functions and its arithmetic are errors
+//! (UNSUPPORTED_TIME_TYPE), and so they are here, where DataFusion would compute much of it.
+//!
+//! `current_time` becomes what a clock shows at the local time of the micro-batch, so that it
+//! follows that in sessions of any zone, and where a plan is computed elsewhere.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, StringArray};
 use arrow::compute::cast as arrow_cast;
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type, Time64MicrosecondType};
-use datafusion::common::{DFSchema, Result, exec_err, plan_err};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{DFSchema, Result, ScalarValue, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::RawBinaryExpr;
-use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::define::{Arguments, Function, Param};
@@ -24,8 +28,27 @@ use crate::values::time_of_day::write_time;
 /// The function that a literal is a call of, with the microseconds since midnight as text.
 pub(crate) const TIME_OF: &str = "time_of";
 
-pub(super) const FUNCTIONS: &[Function] =
-    &[Function::new(TIME_OF, &[Param::Text], |_| Ok(TIME), time_of)];
+/// The function of a local time and a number of digits that `current_time` is planned as.
+pub(super) const TIME_SHOWN: &str = "__time_of_day";
+
+const CURRENT_TIME: &str = "current_time";
+
+/// The digits of a second that a TIME has if nothing else is said, which is also the most.
+const DIGITS: i32 = 6;
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function::new(TIME_OF, &[Param::Text], |_| Ok(TIME), time_of),
+    Function::new(
+        CURRENT_TIME,
+        &[Param::Int],
+        |_| Ok(TIME),
+        |_| internal_err!("current_time is planned as another function"),
+    )
+    .required(0)
+    .keeps_nulls(),
+    Function::new(TIME_SHOWN, &[Param::AnyTime, Param::Int], |_| Ok(TIME), time_shown)
+        .keeps_nulls(),
+];
 
 fn time_of(args: &Arguments) -> Result<ArrayRef> {
     let texts = args.text(0);
@@ -38,8 +61,69 @@ fn time_of(args: &Arguments) -> Result<ArrayRef> {
     })
 }
 
+fn time_shown(args: &Arguments) -> Result<ArrayRef> {
+    let (times, digits) = (args.timestamp(0), args.int(1));
+    args.primitives::<Time64MicrosecondType>(|row| {
+        let (Some(time), Some(digits)) = (times.get(row), digits.get(row)) else { return Ok(None) };
+        let us = time.rem_euclid(DAY_US);
+        match digits {
+            0..=DIGITS => Ok(Some(us - us % 10_i64.pow((DIGITS - digits).unsigned_abs()))),
+            _ => exec_err!("current_time takes from 0 to {DIGITS} digits, not {digits}"),
+        }
+    })
+}
+
+/// What `call` is planned as, if it is one of `current_time`; `now` reads the clock as a local
+/// time, and `shown` is [`TIME_SHOWN`].
+pub(super) fn current(
+    call: &ScalarFunction,
+    now: &Arc<ScalarUDF>,
+    shown: &Arc<ScalarUDF>,
+) -> Option<Expr> {
+    if call.name() != CURRENT_TIME {
+        return None;
+    }
+    let now = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(now), Vec::new()));
+    let digits = call.args.first().cloned().unwrap_or_else(|| lit(DIGITS));
+    let function = ScalarFunction::new_udf(Arc::clone(shown), vec![now, digits]);
+    Some(Expr::ScalarFunction(function))
+}
+
+/// Refuses digits for `current_time` that are no constant, or too many.
+fn check_digits(call: &ScalarFunction, types: &[DataType]) -> Result<()> {
+    let (CURRENT_TIME, [digits], [of]) = (call.name(), call.args.as_slice(), types) else {
+        return Ok(());
+    };
+    let varies = digits
+        .exists(|part| Ok(matches!(part, Expr::Column(_) | Expr::OuterReferenceColumn(..))))?;
+    match (of, digits) {
+        _ if varies => plan_err!("current_time takes a constant number of digits"),
+        (DataType::Null, _) => plan_err!("current_time takes a number of digits, not NULL"),
+        (_, Expr::Literal(ScalarValue::Int32(Some(digits)), _))
+            if !(0..=DIGITS).contains(digits) =>
+        {
+            plan_err!("current_time takes from 0 to {DIGITS} digits, not {digits}")
+        }
+        (of, _) if of.is_signed_integer() || of.is_string() => Ok(()),
+        (of, _) => plan_err!("current_time takes an INT and got {}; cast it", spark_type(of)),
+    }
+}
+
+/// The name of the type of `expr` where that has other digits than [`TIME`]: it is a call of
+/// `current_time`, whose digits nothing else keeps.
+pub(super) fn type_with_digits(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::ScalarFunction(call) if call.name() == CURRENT_TIME => match call.args.as_slice() {
+            [Expr::Literal(ScalarValue::Int32(Some(digits)), _)] => Some(format!("time({digits})")),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Functions that take values of any type.
 const OF_ANY_TYPE: &[&str] = &[
+    "__zipped",
     "array",
     "array_append",
     "array_contains",
@@ -91,8 +175,19 @@ const OF_ANY_ROWS: &[&str] = &[
     "nth_value",
 ];
 
+/// Refuses what a call must not do with a TIME.
+///
+/// # Errors
+/// It takes one and must not, takes one with other digits than six out of a STRUCT, or asks for the
+/// time with digits that there are not.
+pub(super) fn check(call: &ScalarFunction, types: &[DataType], schema: &DFSchema) -> Result<()> {
+    check_call(call.func.name(), types)?;
+    check_field(call, types, schema)?;
+    check_digits(call, types)
+}
+
 /// Refuses calls of `name` with a TIME, unless it takes values of any type.
-pub(super) fn check_call(name: &str, types: &[DataType]) -> Result<()> {
+fn check_call(name: &str, types: &[DataType]) -> Result<()> {
     // The names of internal functions begin so.
     let takes_any = name.starts_with("__") || OF_ANY_TYPE.contains(&name);
     if types.contains(&TIME) && !takes_any {
@@ -103,11 +198,7 @@ pub(super) fn check_call(name: &str, types: &[DataType]) -> Result<()> {
 
 /// Refuses to take a TIME with other digits than six out of a STRUCT: what is computed with it
 /// would have six.
-pub(super) fn check_field(
-    call: &ScalarFunction,
-    types: &[DataType],
-    schema: &DFSchema,
-) -> Result<()> {
+fn check_field(call: &ScalarFunction, types: &[DataType], schema: &DFSchema) -> Result<()> {
     if call.func.name() != "get_field" || !types.first().is_some_and(holds_time) {
         return Ok(());
     }

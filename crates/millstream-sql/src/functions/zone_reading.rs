@@ -49,6 +49,13 @@ const SHORT_NAMES: &[(&str, &str)] = &[
     ("WEST", "Atlantic/Canary"),
     ("WET", "Atlantic/Canary"),
 ];
+/// How names in full begin that `zzzz` reads, before `Standard Time`, `Daylight Time` and `Time`.
+const FULL_NAMES: [(&str, &str); 4] = [
+    ("Central", "America/Chicago"),
+    ("Eastern", "America/New_York"),
+    ("Mountain", "America/Denver"),
+    ("Pacific", "America/Los_Angeles"),
+];
 /// Names of regions that Java has not.
 const NO_REGIONS: [&str; 4] = ["EST", "HST", "MST", "ROC"];
 const HOURS_MAX: u32 = 18;
@@ -66,8 +73,22 @@ pub(super) fn read(letter: char, count: usize, text: &str) -> Read<'_> {
         ('Z', 5) => or_z(OffsetForm::of(5)),
         ('O' | 'Z', _) => behind_gmt(text, count == 4),
         ('z', 1..=3) => by_prefix(text).or_else(|| short_name(text)).or_else(|| region(text)),
+        ('z', _) => by_prefix(text).or_else(|| full_name(text)).or_else(|| region(text)),
         _ => by_prefix(text).or_else(|| region(text)),
     }
+}
+
+/// A name in full; as of the short ones, whether it is that of summer is not looked at.
+fn full_name(text: &str) -> Read<'_> {
+    if let Some(utc) = none(text, "Coordinated Universal Time") {
+        return Some(utc);
+    }
+    FULL_NAMES.iter().find_map(|(name, region)| {
+        let (_, rest) = none(text, name)?;
+        let ends = [" Standard Time", " Daylight Time", " Time"];
+        let (_, rest) = ends.iter().find_map(|end| none(rest, end))?;
+        Some(((*region).to_owned(), rest))
+    })
 }
 
 /// `name` in letters of any case, which stands for no offset.

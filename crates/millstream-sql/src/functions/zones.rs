@@ -7,6 +7,7 @@ use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err}
 
 use super::define::{Arguments, Function, Param, returns_timestamp};
 use super::zone_letters::id_of;
+pub(super) use crate::values::zone::long_name;
 use crate::values::zone::{Zone, zone_offset_of_utc_us, zone_offset_us};
 
 use Param::{Text, Timestamp};
@@ -87,39 +88,4 @@ pub(super) fn of_last_argument(args: &Arguments) -> Result<(Zone, String)> {
     let name = if args.array(at).0.is_empty() { None } else { args.text(at).get(0) };
     let name = long_name(name.unwrap_or("UTC"));
     Ok((named(name)?, id_of(name)))
-}
-
-/// What Java takes three letters for (`ZoneId.SHORT_IDS`).
-pub(super) fn long_name(zone: &str) -> &str {
-    match zone {
-        "ACT" => "Australia/Darwin",
-        "AET" => "Australia/Sydney",
-        "AGT" => "America/Argentina/Buenos_Aires",
-        "ART" => "Africa/Cairo",
-        "AST" => "America/Anchorage",
-        "BET" => "America/Sao_Paulo",
-        "BST" => "Asia/Dhaka",
-        "CAT" => "Africa/Harare",
-        "CNT" => "America/St_Johns",
-        "CST" => "America/Chicago",
-        "CTT" => "Asia/Shanghai",
-        "EAT" => "Africa/Addis_Ababa",
-        "ECT" => "Europe/Paris",
-        "EST" => "-05:00",
-        "HST" => "-10:00",
-        "IET" => "America/Indiana/Indianapolis",
-        "IST" => "Asia/Kolkata",
-        "JST" => "Asia/Tokyo",
-        "MIT" => "Pacific/Apia",
-        "MST" => "-07:00",
-        "NET" => "Asia/Yerevan",
-        "NST" => "Pacific/Auckland",
-        "PLT" => "Asia/Karachi",
-        "PNT" => "America/Phoenix",
-        "PRT" => "America/Puerto_Rico",
-        "PST" => "America/Los_Angeles",
-        "SST" => "Pacific/Guadalcanal",
-        "VST" => "Asia/Ho_Chi_Minh",
-        other => other,
-    }
 }

@@ -19,10 +19,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::keys::{Elements, Keys, MatchedValues, Members, key_text};
+use super::lenient::NAN;
 use super::readers::{Reader, Reading};
 use super::scalar::{parse_decimal, special_double, timestamp_of_number};
 use super::scan::{Kind, Span};
-use super::text::{compact, unescape};
+use super::text::{compact, rewritten, unescape};
 use crate::values::calendar::{DAY_US, parse_date, parse_timestamp, parse_timestamp_ntz};
 use crate::values::time_of_day::parse_time;
 
@@ -53,6 +54,8 @@ pub(super) enum Column {
     Float32(PrimitiveBuilder<Float32Type>),
     Float64(PrimitiveBuilder<Float64Type>),
     Text(StringBuilder),
+    /// A STRING, for which values that are none are written as Spark's parser writes them.
+    Rewritten(StringBuilder),
     Binary(BinaryBuilder),
     Date {
         builder: PrimitiveBuilder<Date32Type>,
@@ -64,6 +67,8 @@ pub(super) enum Column {
     },
     Timestamp {
         builder: TimestampMicrosecondBuilder,
+        /// Whether numbers are read, as seconds.
+        takes_numbers: bool,
         parse: fn(&str) -> Option<i64>,
         reader: Option<Reader>,
     },
@@ -88,6 +93,9 @@ impl Column {
             DataType::Int64 => Self::Int64(PrimitiveBuilder::new()),
             DataType::Float32 => Self::Float32(PrimitiveBuilder::new()),
             DataType::Float64 => Self::Float64(PrimitiveBuilder::new()),
+            DataType::Utf8 if reading.readers.lenient.is_some() => {
+                Self::Rewritten(StringBuilder::new())
+            }
             DataType::Utf8 => Self::Text(StringBuilder::new()),
             DataType::Binary => Self::Binary(BinaryBuilder::new()),
             DataType::Date32 => {
@@ -100,6 +108,7 @@ impl Column {
             }
             DataType::Timestamp(TimeUnit::Microsecond, zone) => Self::Timestamp {
                 builder: PrimitiveBuilder::new().with_data_type(data_type.clone()),
+                takes_numbers: zone.is_some(),
                 parse: if zone.is_some() { parse_timestamp } else { parse_timestamp_ntz },
                 reader: match zone {
                     Some(_) => reading.readers.timestamp.clone(),
@@ -120,6 +129,35 @@ impl Column {
         })
     }
 
+    /// Appends the value of a key that an object has several times, the field number `at` of
+    /// `found`, in a column whose type and rules are given.
+    ///
+    /// Spark reads every one of the values, and the last that fits stays. One that does not fit
+    /// makes the record malformed, also where a later one fits. A column takes nothing back, so
+    /// which values fit is tried in a column of its own; objects have a key twice so seldom that
+    /// this costs nothing.
+    #[cold]
+    pub fn append_repeated(
+        &mut self,
+        (found, at): (&MatchedValues, usize),
+        (data_type, reading): (&DataType, &Reading),
+        record: &str,
+        scratch: &mut String,
+    ) -> Fit {
+        let mut trial = Self::new(data_type, reading).expect("there is a column of the type");
+        let (mut last, mut worst) = (None, Fit::Whole);
+        for span in found.earlier(at).chain(std::iter::once(found.get(at))) {
+            let fit = trial.append(record, span, scratch);
+            worst = worst.max(fit);
+            if fit != Fit::Not {
+                last = Some(span);
+            }
+        }
+        let fit = self.append(record, last.unwrap_or(found.get(at)), scratch);
+        // The value is there, but the record is malformed.
+        if fit == Fit::Not { fit } else { worst.min(Fit::Partly) }
+    }
+
     /// Appends a null.
     pub fn append_null(&mut self) {
         match self {
@@ -130,7 +168,7 @@ impl Column {
             Self::Int64(builder) => builder.append_null(),
             Self::Float32(builder) => builder.append_null(),
             Self::Float64(builder) => builder.append_null(),
-            Self::Text(builder) => builder.append_null(),
+            Self::Text(builder) | Self::Rewritten(builder) => builder.append_null(),
             Self::Binary(builder) => builder.append_null(),
             Self::Date { builder, .. } => builder.append_null(),
             Self::TimeOfDay { builder, .. } => builder.append_null(),
@@ -145,7 +183,7 @@ impl Column {
     /// Appends `text` to a column of type STRING.
     pub fn append_text(&mut self, text: &str) {
         match self {
-            Self::Text(builder) => builder.append_value(text),
+            Self::Text(builder) | Self::Rewritten(builder) => builder.append_value(text),
             _ => unreachable!("only a STRING column takes raw text"),
         }
     }
@@ -167,7 +205,7 @@ impl Column {
                 builder.append_option(value);
                 Fit::whole_if(value.is_some())
             }
-            Self::Int8(builder) => integer(builder, record, span),
+            Self::Int8(builder) => put(builder, byte(record, span)),
             Self::Int16(builder) => integer(builder, record, span),
             Self::Int32(builder) => integer(builder, record, span),
             Self::Int64(builder) => integer(builder, record, span),
@@ -175,6 +213,10 @@ impl Column {
             Self::Float64(builder) => put(builder, float(record, span, |value| value)),
             Self::Text(builder) => {
                 builder.append_value(text_of(record, span, scratch));
+                Fit::Whole
+            }
+            Self::Rewritten(builder) => {
+                builder.append_value(rewritten_of(record, span, scratch));
                 Fit::Whole
             }
             Self::Binary(builder) => binary(builder, record, span, scratch),
@@ -192,9 +234,11 @@ impl Column {
                 });
                 put(builder, value)
             }
-            Self::Timestamp { builder, parse, reader } => {
+            Self::Timestamp { builder, takes_numbers, parse, reader } => {
                 let value = match span.kind {
-                    Kind::Integer | Kind::Fraction => timestamp_of_number(span.of(record)),
+                    Kind::Integer | Kind::Fraction if *takes_numbers => {
+                        timestamp_of_number(span.of(record))
+                    }
                     _ => string_of(record, span, scratch).and_then(|text| match &*reader {
                         Some(reader) => reader.read(text),
                         None => (*parse)(text),
@@ -226,7 +270,7 @@ impl Column {
             Self::Int64(builder) => Arc::new(builder.finish()),
             Self::Float32(builder) => Arc::new(builder.finish()),
             Self::Float64(builder) => Arc::new(builder.finish()),
-            Self::Text(builder) => Arc::new(builder.finish()),
+            Self::Text(builder) | Self::Rewritten(builder) => Arc::new(builder.finish()),
             Self::Binary(builder) => Arc::new(builder.finish()),
             Self::Date { builder, .. } => Arc::new(builder.finish()),
             Self::TimeOfDay { builder, .. } => Arc::new(builder.finish()),
@@ -251,6 +295,7 @@ fn float<T: FromStr>(record: &str, span: Span, special: fn(f64) -> T) -> Option<
     match span.kind {
         Kind::Integer | Kind::Fraction => span.of(record).parse().ok(),
         Kind::Text => special_double(span.of(record)).map(special),
+        Kind::EscapedText if span.of(record) == NAN => Some(special(f64::NAN)),
         _ => None,
     }
 }
@@ -266,6 +311,18 @@ where
     };
     builder.append_option(value);
     Fit::whole_if(value.is_some())
+}
+
+/// Spark's parser takes bytes with and without a sign: 128 to 255 are those from -128 to -1.
+fn byte(record: &str, span: Span) -> Option<i8> {
+    let number: i16 = match span.kind {
+        Kind::Integer => span.of(record).parse().ok()?,
+        _ => return None,
+    };
+    match number {
+        -128..=255 => Some(number as i8),
+        _ => None,
+    }
 }
 
 fn binary(builder: &mut BinaryBuilder, record: &str, span: Span, scratch: &mut String) -> Fit {
@@ -296,6 +353,20 @@ fn text_of<'a>(record: &'a str, span: Span, scratch: &'a mut String) -> &'a str 
     scratch.clear();
     write(raw, scratch);
     scratch
+}
+
+/// The same as Spark's parser writes it.
+fn rewritten_of<'a>(record: &'a str, span: Span, scratch: &'a mut String) -> &'a str {
+    let raw = span.of(record);
+    match span.kind {
+        Kind::EscapedText if raw == NAN => "\"NaN\"",
+        Kind::Integer | Kind::Fraction | Kind::Array | Kind::Object => {
+            scratch.clear();
+            rewritten(raw, scratch);
+            scratch
+        }
+        _ => text_of(record, span, scratch),
+    }
 }
 
 /// An ARRAY column.
@@ -420,6 +491,7 @@ pub(super) struct StructColumn {
     found: MatchedValues,
     columns: Vec<Column>,
     validity: NullBufferBuilder,
+    reading: Reading,
 }
 
 impl StructColumn {
@@ -432,6 +504,7 @@ impl StructColumn {
             found: MatchedValues::new(fields.len()),
             columns: fields.iter().map(column).collect::<Result<_, _>>()?,
             validity: NullBufferBuilder::new(0),
+            reading: reading.clone(),
         })
     }
 
@@ -449,7 +522,14 @@ impl StructColumn {
         }
         let mut worst = Fit::Whole;
         for (at, column) in self.columns.iter_mut().enumerate() {
-            worst = worst.max(column.append(record, self.found.get(at), scratch));
+            let fit = match self.found.is_repeated(at) {
+                true => {
+                    let rules = (self.fields[at].data_type(), &self.reading);
+                    column.append_repeated((&self.found, at), rules, record, scratch)
+                }
+                false => column.append(record, self.found.get(at), scratch),
+            };
+            worst = worst.max(fit);
         }
         self.validity.append_non_null();
         // A field that does not fit becomes null by itself; unlike an array's element it does not

@@ -7,6 +7,7 @@
 //! not fit its column becomes null and makes the record malformed; what then happens to the record
 //! is the [`ParseMode`].
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -19,8 +20,9 @@ use thiserror::Error;
 
 use super::column::{Column, Fit, nullable};
 use super::keys::{Keys, MatchedValues, key_text};
+use super::lenient::Leniency;
 use super::readers::{Readers, Reading};
-use super::scan::{self, Kind, Problem, Scanner};
+use super::scan::{self, Kind, Problem, Scanner, Span};
 use crate::types::spark_type;
 
 /// What happens to a malformed record. Spark's option `mode`.
@@ -179,9 +181,12 @@ pub struct Decoder {
     /// By column: whether it was declared NOT NULL.
     required: Vec<bool>,
     corrupt: Option<usize>,
+    /// What is taken beyond RFC 8259.
+    lenient: Option<Leniency>,
     keys: Keys,
     found: MatchedValues,
     columns: Vec<Column>,
+    reading: Reading,
     scratch: String,
 }
 
@@ -209,6 +214,7 @@ impl Decoder {
         options: DecodeOptions,
         readers: Readers,
     ) -> Result<Self, UnsupportedSchema> {
+        let lenient = readers.lenient;
         let reading = Reading { ignore_case: options.ignore_case, readers };
         let declared: Vec<&Field> = projection.iter().map(|&at| schema.field(at)).collect();
         let corrupt_name = options.column_name_of_corrupt_record.as_deref();
@@ -244,9 +250,11 @@ impl Decoder {
             mode: options.mode,
             required: declared.iter().map(|field| !field.is_nullable()).collect(),
             corrupt,
+            lenient,
             keys: Keys::new(names, options.ignore_case),
             found: MatchedValues::new(loose.len()),
             columns,
+            reading,
             scratch: String::new(),
             schema: Arc::new(Schema::new(strict)),
             loose: Arc::new(Schema::new(loose)),
@@ -312,11 +320,19 @@ impl Decoder {
                 Ok(())
             }
         };
+        let rewritten = match (&located, record) {
+            (Err(_), Some(Ok(record))) => self.rewritten(record),
+            _ => None,
+        };
+        let located = if rewritten.is_some() { Ok(()) } else { located };
         if located.is_err() {
             // Values found before the mistake do not count: the record is no JSON.
             self.found.clear();
         }
-        let text = record.and_then(Result::ok).unwrap_or_default();
+        let text = match &rewritten {
+            Some(text) => text.as_str(),
+            None => record.and_then(Result::ok).unwrap_or_default(),
+        };
         let fitted = self.append_found(text);
         let result = located.and(fitted);
         if let Some(corrupt) = self.corrupt {
@@ -329,6 +345,14 @@ impl Decoder {
             }
         }
         result
+    }
+
+    /// A record that is JSON to Spark's parser alone, as RFC 8259 has it, with its values found.
+    #[cold]
+    fn rewritten(&mut self, record: &str) -> Option<String> {
+        let strict = self.lenient?.strict(record)?;
+        self.locate(&strict).ok()?;
+        Some(strict)
     }
 
     /// Phase 1: checks the record and finds the wanted values.
@@ -389,7 +413,13 @@ impl Decoder {
                 continue;
             }
             let span = self.found.get(at);
-            let fit = column.append(record, span, &mut self.scratch);
+            let fit = match self.found.is_repeated(at) {
+                true => {
+                    let rules = (self.loose.field(at).data_type(), &self.reading);
+                    column.append_repeated((&self.found, at), rules, record, &mut self.scratch)
+                }
+                false => column.append(record, span, &mut self.scratch),
+            };
             let is_null = fit == Fit::Not || matches!(span.kind, Kind::Missing | Kind::Null);
             if result.is_ok() && fit != Fit::Whole {
                 result = Err(Fault::Unfit(at));
@@ -445,22 +475,23 @@ pub(crate) fn decode_values(
     mode: ParseMode,
     readers: Readers,
 ) -> Result<ArrayRef, MalformedRecord> {
+    let lenient = readers.lenient;
     let reading = Reading { ignore_case: false, readers };
     let mut column = Column::new(data_type, &reading).expect("the type was checked when planning");
     let mut scratch = String::new();
     for (row, text) in texts.iter().enumerate() {
-        let problem = match text.map(|text| (text, scan::record(text.as_bytes()))) {
+        let problem = match text.map(|text| located(text, lenient)) {
             None => {
                 column.append_null();
                 None
             }
-            Some((text, Ok(span))) => {
-                let fit = column.append(text, span, &mut scratch);
+            Some(Ok((text, span))) => {
+                let fit = column.append(&text, span, &mut scratch);
                 let expected = || spark_type(data_type);
                 let wrong = || Problem::WrongType { column: "value".into(), expected: expected() };
                 (fit != Fit::Whole).then(|| (span.start, wrong()))
             }
-            Some((_, Err(problem))) => {
+            Some(Err(problem)) => {
                 column.append_null();
                 Some(problem)
             }
@@ -471,6 +502,20 @@ pub(crate) fn decode_values(
         }
     }
     Ok(column.finish())
+}
+
+/// The value of a text, and the text that it lies in.
+fn located(
+    text: &str,
+    lenient: Option<Leniency>,
+) -> Result<(Cow<'_, str>, Span), (usize, Problem)> {
+    let problem = match scan::record(text.as_bytes()) {
+        Ok(span) => return Ok((Cow::Borrowed(text), span)),
+        Err(problem) => problem,
+    };
+    let strict = lenient.and_then(|lenient| lenient.strict(text)).ok_or(problem)?;
+    let span = scan::record(strict.as_bytes())?;
+    Ok((Cow::Owned(strict), span))
 }
 
 /// The buffer of all records: checked as a whole, since that is fastest, and where that fails

@@ -40,11 +40,13 @@ pub struct UnsupportedType {
 pub struct EncodeOptions {
     /// Leave out fields that are null. Spark's option `ignoreNullFields`.
     pub ignore_null_fields: bool,
+    /// Write fields, and the keys of maps, in the order of their names. Spark's `sortKeys`.
+    pub sort_keys: bool,
 }
 
 impl Default for EncodeOptions {
     fn default() -> Self {
-        Self { ignore_null_fields: true }
+        Self { ignore_null_fields: true, sort_keys: false }
     }
 }
 
@@ -152,7 +154,7 @@ enum Writer {
     /// A local time, written without.
     LocalTime(TimestampMicrosecondArray),
     List(ListArray, Box<Child>),
-    Map(MapArray, Box<Child>, Box<Child>),
+    Map(Box<Entries>),
     Struct(Vec<Member>, EncodeOptions),
 }
 
@@ -160,6 +162,14 @@ enum Writer {
 struct Child {
     values: ArrayRef,
     writer: Writer,
+}
+
+/// The entries of maps.
+struct Entries {
+    map: MapArray,
+    keys: Child,
+    values: Child,
+    sorted: bool,
 }
 
 struct Member {
@@ -186,9 +196,16 @@ impl Child {
 
     /// Writes a map's key: its text, always as a JSON string.
     fn write_key(&self, row: usize, out: &mut String) {
+        match &self.writer {
+            Writer::Text(values) => quote(values.value(row), out),
+            _ => quote(&self.key(row), out),
+        }
+    }
+
+    fn key(&self, row: usize) -> String {
         let mut text = String::new();
         match &self.writer {
-            Writer::Text(values) => return quote(values.value(row), out),
+            Writer::Text(values) => text.push_str(values.value(row)),
             Writer::Float32(values) => write_float(values.value(row), &mut text),
             Writer::Float64(values) => write_double(values.value(row), &mut text),
             Writer::Date(values) => write_date(values.value(row), &mut text),
@@ -198,7 +215,31 @@ impl Child {
             }
             writer => writer.write(row, &mut text),
         }
-        quote(&text, out);
+        text
+    }
+}
+
+impl Entries {
+    fn write(&self, row: usize, out: &mut String) {
+        out.push('{');
+        let entries = range(self.map.value_offsets(), row);
+        let mut write = |(count, entry): (usize, usize)| {
+            out.push_str(if count > 0 { "," } else { "" });
+            self.keys.write_key(entry, out);
+            out.push(':');
+            self.values.write(entry, out);
+        };
+        match self.sorted {
+            false => entries.enumerate().for_each(&mut write),
+            true => {
+                let mut entries: Vec<usize> = entries.collect();
+                let units =
+                    |entry: &usize| self.keys.key(*entry).encode_utf16().collect::<Vec<_>>();
+                entries.sort_by_cached_key(units);
+                entries.into_iter().enumerate().for_each(&mut write);
+            }
+        }
+        out.push('}');
     }
 }
 
@@ -240,7 +281,8 @@ impl Writer {
                 }
                 let keys = Child::new(map.keys(), options)?;
                 let values = Child::new(map.values(), options)?;
-                Self::Map(map, Box::new(keys), Box::new(values))
+                let sorted = options.sort_keys;
+                Self::Map(Box::new(Entries { map, keys, values, sorted }))
             }
             of if is_variant(of) => {
                 let unsupported = |_| UnsupportedType { data_type: of.clone() };
@@ -290,16 +332,7 @@ impl Writer {
                 }
                 out.push(']');
             }
-            Self::Map(map, keys, values) => {
-                out.push('{');
-                for (count, entry) in range(map.value_offsets(), row).enumerate() {
-                    out.push_str(if count > 0 { "," } else { "" });
-                    keys.write_key(entry, out);
-                    out.push(':');
-                    values.write(entry, out);
-                }
-                out.push('}');
-            }
+            Self::Map(entries) => entries.write(row, out),
             Self::Struct(members, options) => object(members, *options, row, out),
         }
     }
@@ -312,7 +345,14 @@ fn members(values: &StructArray, options: EncodeOptions) -> Result<Vec<Member>, 
         key.push(':');
         Ok(Member { key, part: Child::new(column, options)? })
     };
-    values.fields().iter().zip(values.columns()).map(member).collect()
+    let mut columns: Vec<_> = values.fields().iter().zip(values.columns()).collect();
+    if options.sort_keys {
+        // Java's order of texts is that of their units in UTF-16.
+        columns.sort_by(|(one, _), (other, _)| {
+            one.name().encode_utf16().cmp(other.name().encode_utf16())
+        });
+    }
+    columns.into_iter().map(member).collect()
 }
 
 fn object(members: &[Member], options: EncodeOptions, row: usize, out: &mut String) {

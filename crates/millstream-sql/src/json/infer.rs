@@ -3,21 +3,34 @@
 use arrow::datatypes::{DataType, Field, Fields};
 
 use super::keys::{Elements, Members, key_text};
-use super::scan::{self, Kind, Span};
+use super::lenient::{Leniency, NAN};
+use super::scan::{self, Kind, Problem, Span};
 use crate::types::list_of;
 
 /// How deep values may be nested: each level is walked through once for each level around it.
 const DEPTH_MAX: usize = 100;
 
-/// The type of `text`. Numbers and booleans are texts if `primitives_are_texts`.
+/// The type of `text`, of which `lenient` says what is taken beyond RFC 8259. Numbers and booleans
+/// are texts if `primitives_are_texts`.
 ///
 /// # Errors
-/// The text is no JSON, or has a type that nothing can be read as.
-pub(crate) fn infer(text: &str, primitives_are_texts: bool) -> Result<DataType, String> {
-    let span = scan::record(text.as_bytes())
-        .map_err(|(at, problem)| format!("{problem}, at byte {at} of the text"))?;
+/// The text is no JSON, or is nested too deeply.
+pub(crate) fn infer(
+    text: &str,
+    primitives_are_texts: bool,
+    lenient: Leniency,
+) -> Result<DataType, String> {
+    let problem = |(at, problem): (usize, Problem)| format!("{problem}, at byte {at} of the text");
+    let strict;
+    let (text, span) = match scan::record(text.as_bytes()) {
+        Ok(span) => (text, span),
+        Err(found) => {
+            strict = lenient.strict(text).ok_or_else(|| problem(found))?;
+            (strict.as_str(), scan::record(strict.as_bytes()).map_err(problem)?)
+        }
+    };
     let found = Inference { text, primitives_are_texts }.type_of(span, 0)?;
-    known(&found).ok_or_else(|| "the text has no fields with values".to_owned())
+    Ok(known(&found).unwrap_or_else(|| of_no_fields(&found)))
 }
 
 struct Inference<'a> {
@@ -33,6 +46,9 @@ impl Inference<'_> {
         Ok(match span.kind {
             Kind::Missing | Kind::Null => DataType::Null,
             Kind::Text if span.start == span.end => DataType::Null,
+            Kind::EscapedText if span.of(self.text) == NAN && !self.primitives_are_texts => {
+                DataType::Float64
+            }
             Kind::Text | Kind::EscapedText => DataType::Utf8,
             Kind::True | Kind::False | Kind::Integer | Kind::Fraction
                 if self.primitives_are_texts =>
@@ -124,6 +140,18 @@ fn merged(one: &Fields, other: &Fields) -> Fields {
     }
 }
 
+/// The type of a text in which nothing is left of the type `found`.
+fn of_no_fields(found: &DataType) -> DataType {
+    let nothing = || DataType::Struct(Fields::empty());
+    match found {
+        DataType::Struct(_) => nothing(),
+        DataType::List(item) if matches!(item.data_type(), DataType::Struct(_)) => {
+            list_of(nothing())
+        }
+        _ => DataType::Utf8,
+    }
+}
+
 /// A type with texts for what was never a value; `None` where nothing is left of it.
 fn known(data_type: &DataType) -> Option<DataType> {
     match data_type {
@@ -157,22 +185,28 @@ mod tests {
             ("[12345678901234567890, 1]", "ARRAY<DECIMAL(20,0)>"),
             (r#"{"a": {}, "b": 1, "": 2}"#, "STRUCT<b: BIGINT>"),
             (r#"[1, [2]]"#, "ARRAY<STRING>"),
+            ("{}", "STRUCT<>"),
+            ("{'a': NaN}", "STRUCT<a: DOUBLE>"),
+            ("[{}]", "ARRAY<STRUCT<>>"),
+            ("[[{}]]", "STRING"),
         ] {
             assert_eq!(
-                infer(text, false).map(|found| spark_type(&found)),
+                infer(text, false, Leniency::of_records()).map(|found| spark_type(&found)),
                 Ok(ddl.into()),
                 "{text}"
             );
         }
-        let texts = infer(r#"{"a": 1, "b": false}"#, true).map(|found| spark_type(&found));
+        let records = Leniency::of_records();
+        let texts = infer(r#"{"a": 1, "b": false}"#, true, records);
+        let texts = texts.map(|found| spark_type(&found));
         assert_eq!(texts, Ok("STRUCT<a: STRING, b: STRING>".into()));
     }
 
     #[test]
     fn what_has_no_type_is_refused() {
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
-        for text in ["", "{", "{}", "[{}]", "01", deep.as_str()] {
-            assert!(infer(text, false).is_err(), "{text}");
+        for text in ["", "{", "01", deep.as_str()] {
+            assert!(infer(text, false, Leniency::of_records()).is_err(), "{text}");
         }
     }
 }

@@ -81,30 +81,59 @@ impl Keys {
 pub(super) struct MatchedValues {
     spans: Vec<Span>,
     exact: Vec<bool>,
+    /// Values of keys that came again, with their columns, before those in `spans`.
+    earlier: Vec<(usize, Span)>,
 }
 
 impl MatchedValues {
     pub fn new(columns: usize) -> Self {
-        Self { spans: vec![Span::MISSING; columns], exact: vec![false; columns] }
+        let (spans, exact) = (vec![Span::MISSING; columns], vec![false; columns]);
+        Self { spans, exact, earlier: Vec::new() }
     }
 
     pub fn clear(&mut self) {
         self.spans.fill(Span::MISSING);
         self.exact.fill(false);
+        self.earlier.clear();
     }
 
     /// The last value of a key wins, but never over a key with the column's exact spelling.
     #[inline]
     pub fn put(&mut self, hit: Hit, value: Span) {
         if hit.exact || !self.exact[hit.column] {
+            if self.spans[hit.column].kind != Kind::Missing {
+                self.put_again(hit);
+            }
             self.spans[hit.column] = value;
             self.exact[hit.column] = hit.exact;
+        }
+    }
+
+    /// Keeps the value that another one replaces, unless its key is spelled otherwise than the
+    /// column and the other's is not.
+    #[cold]
+    fn put_again(&mut self, hit: Hit) {
+        if hit.exact == self.exact[hit.column] {
+            self.earlier.push((hit.column, self.spans[hit.column]));
+        } else {
+            self.earlier.retain(|(column, _)| *column != hit.column);
         }
     }
 
     #[inline]
     pub fn get(&self, column: usize) -> Span {
         self.spans[column]
+    }
+
+    /// Whether the key of a column came several times.
+    #[inline]
+    pub fn is_repeated(&self, column: usize) -> bool {
+        !self.earlier.is_empty() && self.earlier(column).next().is_some()
+    }
+
+    /// The values of a column before the last one.
+    pub fn earlier(&self, column: usize) -> impl Iterator<Item = Span> {
+        self.earlier.iter().filter(move |(of, _)| *of == column).map(|(_, span)| *span)
     }
 }
 

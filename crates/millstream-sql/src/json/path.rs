@@ -1,8 +1,11 @@
 //! Paths into JSON documents, as `get_json_object` takes them: `$.a.b[0]`, `$['a b'][*]`.
 
+use std::borrow::Cow;
+
 use super::keys::{Elements, Members, key_text};
+use super::lenient::Leniency;
 use super::scan::{self, Kind, Span};
-use super::text::{compact, unescape};
+use super::text::{rewritten, string, unescape};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
@@ -48,7 +51,8 @@ impl Path {
     /// Writes what the path leads to in `document` into `out`: the text of a string, the JSON text
     /// of anything else. False, with `out` as it was, if there is nothing, or null, or no JSON.
     pub fn find(&self, document: &str, out: &mut String) -> bool {
-        let Ok(root) = scan::record(document.as_bytes()) else { return false };
+        let Some((document, root)) = root(document) else { return false };
+        let document = &*document;
         let mut matches = Vec::new();
         follow(document, root, &self.steps, &mut matches);
         let many = self.steps.contains(&Step::EveryElement);
@@ -71,16 +75,27 @@ impl Path {
     }
 }
 
+/// A document and its value, as Spark's parser takes it.
+fn root(document: &str) -> Option<(Cow<'_, str>, Span)> {
+    if let Ok(root) = scan::record(document.as_bytes()) {
+        return Some((Cow::Borrowed(document), root));
+    }
+    let strict = Leniency::of_paths().strict(document)?;
+    let root = scan::record(strict.as_bytes()).ok()?;
+    Some((Cow::Owned(strict), root))
+}
+
 /// How many elements an array has; `None` if `document` is not an array.
 pub(crate) fn array_length(document: &str) -> Option<i32> {
-    let root = scan::record(document.as_bytes()).ok()?;
+    let (document, root) = root(document)?;
     let is_array = root.kind == Kind::Array;
-    is_array.then(|| Elements::new(document, root).count() as i32)
+    is_array.then(|| Elements::new(&document, root).count() as i32)
 }
 
 /// The keys of the object that a document is, in their order.
 pub(crate) fn object_keys(document: &str) -> Option<Vec<String>> {
-    let root = scan::record(document.as_bytes()).ok()?;
+    let (document, root) = root(document)?;
+    let document = &*document;
     if root.kind != Kind::Object {
         return None;
     }
@@ -91,7 +106,8 @@ pub(crate) fn object_keys(document: &str) -> Option<Vec<String>> {
 /// Writes the last member of an object that is called `key` and is not null; false if there is
 /// none.
 pub(crate) fn member(document: &str, key: &str, out: &mut String) -> bool {
-    let Ok(root) = scan::record(document.as_bytes()) else { return false };
+    let Some((document, root)) = root(document) else { return false };
+    let document = &*document;
     if root.kind != Kind::Object {
         return false;
     }
@@ -135,18 +151,14 @@ fn one(document: &str, value: Span, out: &mut String) -> bool {
         Kind::Null => return false,
         Kind::EscapedText => unescape(value.of(document), out),
         Kind::Text => out.push_str(value.of(document)),
-        _ => compact(value.of(document), out),
+        _ => rewritten(value.of(document), out),
     }
     true
 }
 
 fn write_json(document: &str, value: Span, out: &mut String) {
     match value.kind {
-        Kind::Text | Kind::EscapedText => {
-            out.push('"');
-            out.push_str(value.of(document));
-            out.push('"');
-        }
-        _ => compact(value.of(document), out),
+        Kind::Text | Kind::EscapedText => string(value.of(document), out),
+        _ => rewritten(value.of(document), out),
     }
 }

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::lenient::Leniency;
+
 /// Reads a text as microseconds, since the epoch or since midnight; `None` if it has another form.
 #[derive(Clone)]
 pub(crate) struct Reader(Arc<Read>);
@@ -36,6 +38,9 @@ pub(crate) struct Readers {
     pub time: Option<Reader>,
     pub timestamp: Option<Reader>,
     pub timestamp_ntz: Option<Reader>,
+    /// What is taken beyond RFC 8259, for functions. What is no string then becomes a STRING as
+    /// Spark's parser writes it.
+    pub lenient: Option<Leniency>,
 }
 
 /// How a column is read.

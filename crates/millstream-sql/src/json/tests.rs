@@ -31,7 +31,8 @@ fn decoder(schema: &Schema, mode: ParseMode) -> Decoder {
 /// Each row as JSON, nulls included, so that every column shows.
 fn shown(decoded: &Decoded) -> Vec<String> {
     let rows = StructArray::from(decoded.rows.clone());
-    let text = encode(&rows, EncodeOptions { ignore_null_fields: false }).expect("types have JSON");
+    let options = EncodeOptions { ignore_null_fields: false, ..EncodeOptions::default() };
+    let text = encode(&rows, options).expect("types have JSON");
     text.iter().map(|row| row.expect("rows are not null").to_owned()).collect()
 }
 
@@ -61,6 +62,10 @@ fn scalars_convert_as_in_spark() {
     malformed("a INT", r#"{"a": 1.5}"#, r#"{"a":null}"#);
     malformed("a INT", r#"{"a": 2147483648}"#, r#"{"a":null}"#);
     malformed("a TINYINT", r#"{"a": -129}"#, r#"{"a":null}"#);
+    reads("a TINYINT", r#"{"a": 128}"#, r#"{"a":-128}"#);
+    reads("a TINYINT", r#"{"a": 255}"#, r#"{"a":-1}"#);
+    malformed("a TINYINT", r#"{"a": 256}"#, r#"{"a":null}"#);
+    malformed("a SMALLINT", r#"{"a": 32768}"#, r#"{"a":null}"#);
     reads("a BIGINT", r#"{"a": -9223372036854775808}"#, r#"{"a":-9223372036854775808}"#);
     reads("a BOOLEAN", r#"{"a": true}"#, r#"{"a":true}"#);
     malformed("a BOOLEAN", r#"{"a": 1}"#, r#"{"a":null}"#);
@@ -80,6 +85,7 @@ fn scalars_convert_as_in_spark() {
 fn anything_fits_a_string() {
     reads("a STRING", r#"{"a": "x\n\u00e9\ud83d\ude00\/"}"#, r#"{"a":"x\né😀/"}"#);
     reads("a STRING", r#"{"a": 1.50}"#, r#"{"a":"1.50"}"#);
+    malformed("a TIMESTAMP_NTZ", r#"{"a": 1}"#, r#"{"a":null}"#);
     reads("a STRING", r#"{"a": true}"#, r#"{"a":"true"}"#);
     reads("a STRING", r#"{"a": {"b" : [1, "x y"]}}"#, r#"{"a":"{\"b\":[1,\"x y\"]}"}"#);
     reads("a STRING", r#"{"a": null}"#, r#"{"a":null}"#);
@@ -105,6 +111,7 @@ fn times_are_read_in_all_their_spellings() {
         "2026-01-02T03:04:05.123Z",
         "2026-01-02 03:04:05.123",
         "2026-01-02T05:04:05.123456789+02:00",
+        "2026-01-02T03:04:05.1234567890Z",
         "2026-01-01T22:04:05.123-0500",
         "2026-1-2 3:4:5.123 UTC",
         "2026-01-02 04:04:05.123 Europe/Berlin",
@@ -117,7 +124,7 @@ fn times_are_read_in_all_their_spellings() {
     reads("a TIMESTAMP", r#"{"a": "2026-01-02"}"#, r#"{"a":"2026-01-02T00:00:00.000Z"}"#);
     reads("a TIMESTAMP_NTZ", r#"{"a": "2026-01-02T03:04"}"#, r#"{"a":"2026-01-02T03:04:00.000"}"#);
     reads("a DATE", r#"{"a": "2024-02-29"}"#, r#"{"a":"2024-02-29"}"#);
-    for text in ["2026-02-29", "soon", "2026-01-02T25:00:00", "2026-01-02T03:04:05.1234567890"] {
+    for text in ["2026-02-29", "soon", "2026-01-02T25:00:00", "2026-01-02T03:04Z", "2026-01-02T"] {
         malformed("a TIMESTAMP", &format!(r#"{{"a": "{text}"}}"#), r#"{"a":null}"#);
     }
     malformed("a DATE", r#"{"a": "2026-13-01"}"#, r#"{"a":null}"#);
@@ -150,6 +157,12 @@ fn keys_match_exactly_and_then_by_letters() {
     reads("userId INT", r#"{"userId": 1, "USERID": 2}"#, r#"{"userId":1}"#);
     reads("userId INT", r#"{"USERID": 2, "userId": 1}"#, r#"{"userId":1}"#);
     reads("a INT", r#"{"a": 1, "a": 2}"#, r#"{"a":2}"#);
+    reads("a INT", r#"{"a": 1, "a": null}"#, r#"{"a":null}"#);
+    reads("a INT", r#"{"A": "x", "a": 2}"#, r#"{"a":2}"#);
+    malformed("a INT", r#"{"a": "x", "a": 2}"#, r#"{"a":2}"#);
+    malformed("a INT", r#"{"a": 1, "a": "x"}"#, r#"{"a":1}"#);
+    malformed("a INT", r#"{"a": true, "a": "x"}"#, r#"{"a":null}"#);
+    malformed("s STRUCT<b: INT>", r#"{"s": {"b": 1, "b": "x"}}"#, r#"{"s":{"b":1}}"#);
     reads("a INT", r#"{"\u0061": 1}"#, r#"{"a":1}"#);
     reads("a STRUCT<b: INT>", r#"{"A": {"B": 1}}"#, r#"{"a":{"b":1}}"#);
     let exact = DecodeOptions { ignore_case: false, ..DecodeOptions::default() };
@@ -586,6 +599,27 @@ fn texts_of_csv_columns_are_those_of_spark() {
     assert_eq!(texts, expected);
 }
 
+/// Whether values are equal, but for the last digit of numbers, which serde_json does not round to
+/// the nearest DOUBLE.
+fn are_alike(one: &serde_json::Value, other: &serde_json::Value) -> bool {
+    use serde_json::Value::{Array, Number, Object};
+    match (one, other) {
+        (Array(one), Array(other)) => {
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| are_alike(one, other))
+        }
+        (Object(one), Object(other)) => {
+            let same = |(key, one)| other.get(key).is_some_and(|other| are_alike(one, other));
+            one.len() == other.len() && one.iter().all(same)
+        }
+        (Number(one), Number(other)) => match (one.as_f64(), other.as_f64()) {
+            (Some(one), Some(other)) => (one - other).abs() <= one.abs() * 4.0 * f64::EPSILON,
+            _ => one == other,
+        },
+        _ => one == other,
+    }
+}
+
 /// What is valid is what serde_json takes for valid, but for nesting, where it stops earlier; and
 /// the text of what a path leads to is that of the same value read by it.
 #[test]
@@ -615,13 +649,13 @@ fn fuzz_documents_and_paths() {
                 path.find(text, &mut out);
             }
             out.clear();
+            // To Spark's parser the whole number -0 is 0.
             if let Ok(value @ (serde_json::Value::Object(_) | serde_json::Value::Array(_))) = &value
+                && !text.contains("-0")
                 && paths[0].find(text, &mut out)
             {
-                assert_eq!(
-                    serde_json::from_str::<serde_json::Value>(&out).ok().as_ref(),
-                    Some(value)
-                );
+                let again = serde_json::from_str(&out).expect("what is found is JSON");
+                assert!(are_alike(value, &again), "{value} {again}");
             }
             let _ = path::array_length(text);
         }

@@ -1,4 +1,8 @@
 //! Strings of JSON in Rust: escapes resolved. They are written by [`crate::values::json_text`].
+//! And values of it as texts.
+
+use crate::values::java_text::write_double;
+use crate::values::json_text::quote;
 
 /// Appends the text of a JSON string, whose escapes the scanner has checked, to `out`.
 ///
@@ -59,6 +63,58 @@ pub(super) fn compact(raw: &str, out: &mut String) {
         }
     }
     out.push_str(&raw[start..]);
+}
+
+/// Appends a valid JSON text to `out` as Spark's parser writes what it has read: without white
+/// space between its tokens, strings with no more escapes than they need, numbers with a fraction
+/// or an exponent as DOUBLEs, of which the infinite ones are strings.
+pub(super) fn rewritten(raw: &str, out: &mut String) {
+    let bytes = raw.as_bytes();
+    let is_in_number = |byte: &u8| matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9');
+    let mut at = 0;
+    while at < bytes.len() {
+        let start = at;
+        match bytes[at] {
+            b'"' => {
+                at = end_of_string(bytes, at);
+                string(&raw[start + 1..at - 1], out);
+            }
+            b' ' | b'\n' | b'\r' | b'\t' => at += 1,
+            b'-' | b'0'..=b'9' => {
+                at += bytes[at..].iter().take_while(|byte| is_in_number(byte)).count();
+                number(&raw[start..at], out);
+            }
+            _ => {
+                at += 1;
+                out.push_str(&raw[start..at]);
+            }
+        }
+    }
+}
+
+/// Appends a string, given without its quotation marks, with them.
+pub(super) fn string(raw: &str, out: &mut String) {
+    if raw.contains('\\') {
+        let mut text = String::with_capacity(raw.len());
+        unescape(raw, &mut text);
+        return quote(&text, out);
+    }
+    out.push('"');
+    out.push_str(raw);
+    out.push('"');
+}
+
+fn number(raw: &str, out: &mut String) {
+    match raw.parse::<f64>() {
+        Ok(value) if raw.contains(['.', 'e', 'E']) => {
+            let mark = if value.is_finite() { "" } else { "\"" };
+            out.push_str(mark);
+            write_double(value, out);
+            out.push_str(mark);
+        }
+        // A whole number has no zero with a sign.
+        _ => out.push_str(if raw == "-0" { "0" } else { raw }),
+    }
 }
 
 fn end_of_string(bytes: &[u8], start: usize) -> usize {

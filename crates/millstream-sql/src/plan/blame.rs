@@ -19,6 +19,20 @@ use crate::query::twins::shown;
 use crate::syntax::lexer::{Lexed, Lexeme};
 use crate::syntax::unreadable::lower_first;
 
+/// Functions of Spark that are left out: their names, why that is, and what to write instead.
+const LEFT_OUT: &[(&[&str], &str, &str)] = &[
+    (
+        &["monotonically_increasing_id", "spark_partition_id"],
+        "depends on how rows are spread over partitions, and is not supported",
+        "write row_number() OVER (ORDER BY ...) for numbers in an order, or uuid()",
+    ),
+    (
+        &["java_method", "reflect", "try_reflect"],
+        "calls a method of Java, and there is no JVM here",
+        "write the expression in SQL; CREATE FUNCTION gives it a name",
+    ),
+];
+
 /// What `error` means for the query.
 pub(crate) fn blame(
     state: &SessionState,
@@ -209,6 +223,10 @@ impl Blame<'_> {
 
     fn no_function(&self, name: &str, at: Option<Span>) -> Diagnostic {
         let at = at.or_else(|| self.find_call(name));
+        let is_meant = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        if let Some((_, why, help)) = LEFT_OUT.iter().find(|(names, ..)| is_meant(names)) {
+            return self.at(at, format!("`{name}` {why}")).help(*help);
+        }
         let state = self.state;
         let mut known: Vec<&str> = state.scalar_functions().keys().map(String::as_str).collect();
         known.extend(state.aggregate_functions().keys().map(String::as_str));

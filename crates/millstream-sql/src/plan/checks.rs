@@ -4,7 +4,8 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{
-    Expr, Join, Limit, LogicalPlan, Sort, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    Expr, Join, Limit, LogicalPlan, Projection, Sort, WindowFrame, WindowFrameBound,
+    WindowFrameUnits,
 };
 
 use super::map_keys;
@@ -35,6 +36,7 @@ pub(super) fn check(plan: &LogicalPlan, is_stream: fn(&LogicalPlan) -> bool) -> 
                     })?;
                 }
             }
+            LogicalPlan::Projection(projection) => of_groups(projection)?,
             LogicalPlan::Limit(limit) => not_null(limit)?,
             LogicalPlan::Sort(sort) => sort_keys(sort)?,
             LogicalPlan::Join(join) => join_condition(join)?,
@@ -50,6 +52,12 @@ fn window_function(function: &WindowFunction) -> Result<()> {
     if ORDERED.contains(&name) && params.order_by.is_empty() {
         return plan_err!(
             "the window function {name}() requires its window to be ordered: add ORDER BY to it"
+        );
+    }
+    if ORDERED.contains(&name) && !is_up_to_current(&params.window_frame) {
+        return plan_err!(
+            "the window function {name}() takes no frame: leave ROWS or RANGE out, or write \
+             another function"
         );
     }
     if params.distinct {
@@ -70,12 +78,48 @@ fn window_function(function: &WindowFunction) -> Result<()> {
     Ok(())
 }
 
+/// Whether a frame is the one that a window with an order has if none is said.
+fn is_up_to_current(frame: &WindowFrame) -> bool {
+    frame.start_bound.is_unbounded() && frame.end_bound == WindowFrameBound::CurrentRow
+}
+
 fn is_whole(frame: &WindowFrame) -> bool {
     let unbounded = |bound: &WindowFrameBound| match bound {
         WindowFrameBound::Preceding(by) | WindowFrameBound::Following(by) => by.is_null(),
         WindowFrameBound::CurrentRow => frame.units == WindowFrameUnits::Range,
     };
     unbounded(&frame.start_bound) && unbounded(&frame.end_bound)
+}
+
+/// A SELECT with groups has for each of them its keys and its aggregates, and no row around it or
+/// in it that a subquery could be about.
+fn of_groups(projection: &Projection) -> Result<()> {
+    let is_grouped = match projection.input.as_ref() {
+        LogicalPlan::Aggregate(_) => true,
+        LogicalPlan::Filter(having) => matches!(*having.input, LogicalPlan::Aggregate(_)),
+        _ => false,
+    };
+    if !is_grouped {
+        return Ok(());
+    }
+    for expr in &projection.expr {
+        expr.apply(|part| match part {
+            Expr::ScalarSubquery(subquery) if is_correlated(&subquery.subquery)? => plan_err!(
+                "beside GROUP BY or an aggregate a subquery that refers to the rows has to be \
+                     one of the keys, or within an aggregate \
+                     (SCALAR_SUBQUERY_IS_IN_GROUP_BY_OR_AGGREGATE_FUNCTION): add it to GROUP BY, \
+                     or write it in a query around this one"
+            ),
+            Expr::OuterReferenceColumn(_, column) => plan_err!(
+                "`{}` is a column outside of a subquery that has aggregates, which only its \
+                     WHERE can refer to (CORRELATED_REFERENCE): compute with it outside of the \
+                     subquery",
+                column.name
+            ),
+            _ => Ok(TreeNodeRecursion::Continue),
+        })?;
+    }
+    Ok(())
 }
 
 fn is_below_one(value: &ScalarValue) -> bool {

@@ -1,4 +1,5 @@
 //! Keys of groups that are equal have one form: maps with the same entries, NaNs, and both zeros.
+//! So have rows of which DISTINCT and set operations keep one, and keys of joins.
 //!
 //! DataFusion compares their bytes. So an aggregation reads such keys from a projection, in which
 //! maps are sorted by their keys ([`sorted_maps`]) and FLOATs and DOUBLEs have one NaN and one zero
@@ -8,17 +9,16 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
-use datafusion::common::{Column, DFSchema, Result};
+use datafusion::common::{Column, DFSchema, JoinConstraint, Result};
 use datafusion::logical_expr::utils::grouping_set_to_exprlist;
 use datafusion::logical_expr::{
-    Aggregate, Expr, ExprSchemable as _, LogicalPlan, LogicalPlanBuilder,
+    Aggregate, Distinct, Expr, ExprSchemable as _, Join, LogicalPlan, LogicalPlanBuilder,
 };
 
 use crate::functions::one_zero::{holds_float, one_zero};
 use crate::functions::sorted_maps::{holds_map, sorted_maps};
 
-/// `plan`, whose aggregations have keys of one form, but for those over a stream. Types have been
-/// checked.
+/// `plan`, whose keys have one form, but for those over a stream. Types have been checked.
 pub(super) fn equal(plan: LogicalPlan, is_stream: fn(&LogicalPlan) -> bool) -> Result<LogicalPlan> {
     let changed = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Aggregate(aggregate) if !is_stream(&aggregate.input) => {
@@ -28,9 +28,50 @@ pub(super) fn equal(plan: LogicalPlan, is_stream: fn(&LogicalPlan) -> bool) -> R
             }
             by_form(aggregate, &formed).map(Transformed::yes)
         }
+        LogicalPlan::Distinct(Distinct::All(rows)) if !is_stream(&rows) => once(rows),
+        LogicalPlan::Join(join) if !is_stream(&join.left) && !is_stream(&join.right) => {
+            joined(join)
+        }
         other => Ok(Transformed::no(other)),
     })?;
     Ok(changed.data)
+}
+
+/// The rows that differ in their form.
+fn once(rows: Arc<LogicalPlan>) -> Result<Transformed<LogicalPlan>> {
+    let (mut columns, mut changed) = (Vec::new(), false);
+    for (table, field) in rows.schema().iter() {
+        let column = Expr::Column(Column::from((table, field)));
+        columns.push(match form(&column, rows.schema())? {
+            None => column,
+            Some(form) => {
+                changed = true;
+                form.alias_qualified(table.cloned(), field.name())
+            }
+        });
+    }
+    if !changed {
+        return Ok(Transformed::no(LogicalPlan::Distinct(Distinct::All(rows))));
+    }
+    let rows = LogicalPlanBuilder::from(rows).project(columns)?.build()?;
+    Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::All(Arc::new(rows)))))
+}
+
+/// The join by keys that have a form. Its columns stay what they are.
+fn joined(mut join: Join) -> Result<Transformed<LogicalPlan>> {
+    let mut changed = false;
+    for (left, right) in &mut join.on {
+        let forms = (form(left, join.left.schema())?, form(right, join.right.schema())?);
+        if let (Some(of_left), Some(of_right)) = forms {
+            (*left, *right) = (of_left, of_right);
+            changed = true;
+        }
+    }
+    if changed {
+        // The keys of USING must be columns; which of them are merged has been decided before.
+        join.join_constraint = JoinConstraint::On;
+    }
+    Ok(Transformed::new_transformed(LogicalPlan::Join(join), changed))
 }
 
 /// The keys that are given a form, with it.

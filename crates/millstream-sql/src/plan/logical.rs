@@ -1,6 +1,9 @@
 //! From a prepared query to DataFusion's logical plan.
 
+use std::borrow::Cow;
+
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::config::SqlParserOptions;
 use datafusion::error::DataFusionError;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -15,6 +18,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::functions::{SessionZone, literals, random};
 use crate::plan::optimize;
 use crate::query::prepared::{PreparedQuery, STREAM_PREFIX};
+use crate::session::NULL_ORDERING;
 
 /// Plans a query. The tables it reads stand in `state` under the names that its reads are
 /// registered as, and its functions and types are those of [`crate::functions`]. Types are checked
@@ -42,20 +46,32 @@ pub fn blamed(
     blame::blame(state, prepared, error)
 }
 
-/// `state` with Spark's reading of SQL.
+/// `state` with Spark's reading of SQL. A state that reads so already is not copied: it has some
+/// hundred functions.
 ///
-/// A copy, not a state built anew from its parts: a builder registers functions in no certain
-/// order, and of two that share a name either may win.
-pub fn spark_state(state: &SessionState) -> SessionState {
+/// Otherwise it is a copy, not a state built anew from its parts: a builder registers functions in
+/// no certain order, and of two that share a name either may win.
+pub fn spark_state(state: &SessionState) -> Cow<'_, SessionState> {
+    if reads_as_spark(&state.config_options().sql_parser) {
+        return Cow::Borrowed(state);
+    }
     let mut spark = state.clone();
     let parser = &mut spark.config_mut().options_mut().sql_parser;
     parser.enable_ident_normalization = false;
     parser.collect_spans = true;
     // `0.1` is a DECIMAL, as in Spark; doubles are written 0.1D or 1e-1.
     parser.parse_float_as_decimal = true;
-    parser.default_null_ordering = "nulls_min".into();
+    parser.default_null_ordering = NULL_ORDERING.into();
     parser.map_string_types_to_utf8view = false;
-    spark
+    Cow::Owned(spark)
+}
+
+fn reads_as_spark(parser: &SqlParserOptions) -> bool {
+    !parser.enable_ident_normalization
+        && parser.collect_spans
+        && parser.parse_float_as_decimal
+        && parser.default_null_ordering == NULL_ORDERING
+        && !parser.map_string_types_to_utf8view
 }
 
 fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, DataFusionError> {

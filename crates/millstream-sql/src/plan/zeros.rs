@@ -1,10 +1,16 @@
-//! FLOATs and DOUBLEs that are equal although their bits differ: the two zeros.
+//! FLOATs and DOUBLEs that are equal although their bits differ: the two zeros, and NaNs.
 //!
-//! DataFusion compares them so in `=` and its like, in joins and in groups. In a list of IN, in
-//! `CASE x WHEN`, in DISTINCT aggregates, in the keys of windows and of ORDER BY it looks at the
-//! bits. So there a list of constants that has one zero gets the other, and the rest is computed of
-//! values with one zero ([`one_zero`]). On the way other operators get the errors that they have
-//! ([`with_errors`]), and `min` and `max` of structs and arrays the order ([`of_rows`]).
+//! DataFusion compares zeros so in `=` and its like, in joins and in groups. In a list of IN, in
+//! `CASE x WHEN`, in DISTINCT aggregates, in the keys of windows and of ORDER BY, and within arrays
+//! and structs everywhere, it looks at the bits. So there a list of constants that has one zero
+//! gets the other, and the rest is computed of values with one zero ([`one_zero`]).
+//!
+//! Of a NaN it looks at the bits everywhere, and that which a processor makes, as of `x - x` where
+//! `x` is infinite, is less than all numbers by them. So what may make such a NaN makes the plain
+//! one ([`one_nan`]), and columns that are compared with each other have no other. On the way
+//! other operators get the errors that they have ([`with_errors`]), `min` and `max` of structs and
+//! arrays the order ([`of_rows`]), and keys of ORDER BY theirs for NULLs within them
+//! ([`nulls_apart`]).
 //!
 //! In a query that reads a stream this is done for columns of SELECT, and for conditions below its
 //! joins: a checkpoint knows groups, aggregates and the conditions of joins by their words.
@@ -12,17 +18,37 @@
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, InList, TryCast};
-use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, lit};
+use datafusion::logical_expr::expr::{AggregateFunction, BinaryExpr, Case, Cast, InList, TryCast};
+use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, Operator, SortExpr, lit};
 use datafusion::optimizer::simplify_expressions::expr_simplifier::THRESHOLD_INLINE_INLIST;
 
 use crate::functions::nested_extremes::{of_rows, of_window};
 use crate::functions::number_edges::{may_fail, with_errors};
-use crate::functions::one_zero::one_zero;
+use crate::functions::one_zero::{holds_float, one_nan, one_zero};
+use crate::functions::operators::is_comparison;
 use crate::functions::rules::rewrite;
 
 /// Aggregates that are looked at whether they have DISTINCT or not.
 const ONCE_OR_BEST: [&str; 3] = ["collect_set", "max", "min"];
+
+/// Functions whose NaN may be that of the processor.
+const OF_PROCESSOR: [&str; 12] = [
+    "cos",
+    "cot",
+    "csc",
+    "divide",
+    "negative",
+    "sec",
+    "sin",
+    "tan",
+    "try_add",
+    "try_divide",
+    "try_multiply",
+    "try_subtract",
+];
+
+/// Functions that compare their arguments, or elements of them, by their bits.
+const OF_BITS: [&str; 4] = ["array_contains", "array_distinct", "array_has", "equal_null"];
 
 /// `plan`, whose zeros are equal wherever they are compared. Types have been checked.
 pub(super) fn equal(plan: LogicalPlan, is_stream: fn(&LogicalPlan) -> bool) -> Result<LogicalPlan> {
@@ -30,8 +56,10 @@ pub(super) fn equal(plan: LogicalPlan, is_stream: fn(&LogicalPlan) -> bool) -> R
     let changed = plan.transform_up_with_subqueries(|mut node| {
         if let (false, LogicalPlan::Sort(sort)) = (is_stream, &mut node) {
             // Rows that differ in the last key alone, by the sign of a zero, are in any order.
+            let schema = sort.input.schema();
             let keys = sort.expr.split_last_mut().map(|(_, keys)| keys).unwrap_or_default();
-            ones(keys.iter_mut().map(|key| &mut key.expr), sort.input.schema());
+            ones(keys.iter_mut().map(|key| &mut key.expr), schema);
+            nulls_apart(&mut sort.expr, schema);
         }
         let is_changed = match &node {
             _ if !is_stream => true,
@@ -60,6 +88,16 @@ fn may_change(node: &LogicalPlan) -> Result<bool> {
             found |= match expr {
                 Expr::InList(_) | Expr::WindowFunction(_) => true,
                 Expr::Case(case) => case.expr.is_some(),
+                Expr::BinaryExpr(of) if is_comparison(of.op) => {
+                    of.left.any_column_refs() && of.right.any_column_refs()
+                        || may_be_nested(&of.left) && may_be_nested(&of.right)
+                }
+                Expr::BinaryExpr(of) if is_arithmetic(of.op) => true,
+                Expr::ScalarFunction(call)
+                    if OF_BITS.contains(&call.name()) || OF_PROCESSOR.contains(&call.name()) =>
+                {
+                    true
+                }
                 Expr::AggregateFunction(call) => {
                     call.params.distinct || ONCE_OR_BEST.contains(&call.func.name())
                 }
@@ -71,13 +109,38 @@ fn may_change(node: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
+/// Whether a side of a comparison may be an array or a struct, as far as its form tells.
+fn may_be_nested(side: &Expr) -> bool {
+    match side {
+        Expr::Literal(value, _) => value.data_type().is_nested(),
+        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => {
+            field.data_type().is_nested()
+        }
+        Expr::BinaryExpr(_) | Expr::Negative(_) | Expr::Not(_) => false,
+        _ => true,
+    }
+}
+
 fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match expr {
         Expr::InList(list) if is_floating(&list.expr, schema) => {
             Transformed::yes(listed(list, schema))
         }
+        Expr::InList(mut list) if has_float(&list.expr, schema) => {
+            ones(list.list.iter_mut().chain([&mut *list.expr]), schema);
+            Transformed::yes(Expr::InList(list))
+        }
+        Expr::BinaryExpr(mut of) if is_of_nested(&of, schema) || is_of_columns(&of, schema) => {
+            ones([&mut *of.left, &mut *of.right], schema);
+            Transformed::yes(Expr::BinaryExpr(of))
+        }
+        made if makes_nan(&made, schema) => Transformed::yes(one_nan().call(vec![made])),
+        Expr::ScalarFunction(mut call) if OF_BITS.contains(&call.name()) => {
+            let changed = ones(&mut call.args, schema);
+            Transformed::new_transformed(Expr::ScalarFunction(call), changed)
+        }
         Expr::Case(case) => of_case(case, schema),
-        Expr::AggregateFunction(mut call) if counts_once(&call) => {
+        Expr::AggregateFunction(mut call) if counts_once(&call, schema) => {
             let changed = ones(&mut call.params.args, schema);
             Transformed::new_transformed(Expr::AggregateFunction(call), changed)
         }
@@ -86,6 +149,7 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let mut changed = of_window(&mut call, schema);
             changed |= ones(&mut call.params.partition_by, schema);
             changed |= ones(call.params.order_by.iter_mut().map(|key| &mut key.expr), schema);
+            changed |= nulls_apart(&mut call.params.order_by, schema);
             Transformed::new_transformed(Expr::WindowFunction(call), changed)
         }
         other => with_errors(other, schema)?,
@@ -93,9 +157,73 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 }
 
 /// Whether equal values count as one, which makes no difference to the least and the greatest.
-fn counts_once(call: &AggregateFunction) -> bool {
-    let name = call.func.name();
-    name == "collect_set" || (call.params.distinct && !matches!(name, "min" | "max"))
+/// Arrays and structs in a set are told apart by their bits in Spark, too.
+fn counts_once(call: &AggregateFunction, schema: &DFSchema) -> bool {
+    match call.func.name() {
+        "collect_set" => call.params.args.iter().all(|value| is_floating(value, schema)),
+        name => call.params.distinct && !matches!(name, "min" | "max"),
+    }
+}
+
+fn is_of_nested(of: &BinaryExpr, schema: &DFSchema) -> bool {
+    is_comparison(of.op)
+        && may_be_nested(&of.left)
+        && may_be_nested(&of.right)
+        && !is_floating(&of.left, schema)
+        && has_float(&of.left, schema)
+}
+
+/// Whether columns are compared with each other, which may have any NaN. A constant has the plain
+/// one, and beside it a column stays as it is: tables leave out files by such conditions.
+fn is_of_columns(of: &BinaryExpr, schema: &DFSchema) -> bool {
+    is_comparison(of.op)
+        && is_floating(&of.left, schema)
+        && is_floating(&of.right, schema)
+        && of.left.any_column_refs()
+        && of.right.any_column_refs()
+}
+
+/// Whether an expression computes a FLOAT or DOUBLE by the processor alone.
+fn makes_nan(expr: &Expr, schema: &DFSchema) -> bool {
+    match expr {
+        Expr::BinaryExpr(of) => is_arithmetic(of.op) && is_floating(expr, schema),
+        Expr::Negative(of) => !matches!(**of, Expr::Literal(..)) && is_floating(of, schema),
+        Expr::ScalarFunction(call) => {
+            OF_PROCESSOR.contains(&call.name()) && is_floating(expr, schema)
+        }
+        _ => false,
+    }
+}
+
+fn is_arithmetic(op: Operator) -> bool {
+    matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide)
+}
+
+/// Whether values are FLOATs or DOUBLEs, or have such in them.
+fn has_float(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|of| holds_float(&of))
+}
+
+/// NULLs that stand on the side where Spark has not the least values get a key of their own. Where
+/// they stand says where DataFusion has the NULLs within arrays and structs, which are the least
+/// values in Spark. Whether there were such keys.
+fn nulls_apart(keys: &mut Vec<SortExpr>, schema: &DFSchema) -> bool {
+    let is_nested = |key: &SortExpr| {
+        matches!(key.expr.get_type(schema), Ok(DataType::Struct(_) | DataType::List(_)))
+    };
+    let is_apart = |key: &SortExpr| key.asc != key.nulls_first && is_nested(key);
+    if !keys.iter().any(is_apart) {
+        return false;
+    }
+    let parts = std::mem::take(keys).into_iter().flat_map(|mut key| {
+        let nulls = is_apart(&key).then(|| {
+            key.nulls_first = key.asc;
+            SortExpr::new(key.expr.clone().is_null(), key.asc, key.asc)
+        });
+        nulls.into_iter().chain([key])
+    });
+    *keys = parts.collect();
+    true
 }
 
 fn is_floating(expr: &Expr, schema: &DFSchema) -> bool {
@@ -106,10 +234,11 @@ fn one(expr: Expr) -> Expr {
     one_zero().call(vec![expr])
 }
 
-/// Makes those of `exprs` that are FLOATs or DOUBLEs have one zero; whether there are any.
+/// Makes those of `exprs` that are FLOATs or DOUBLEs, or have such in them, have one zero; whether
+/// there are any.
 pub(super) fn ones<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
     let mut changed = false;
-    for expr in exprs.into_iter().filter(|expr| is_floating(expr, schema)) {
+    for expr in exprs.into_iter().filter(|expr| has_float(expr, schema)) {
         *expr = one(std::mem::take(expr));
         changed = true;
     }
@@ -133,8 +262,8 @@ fn listed(list: InList, schema: &DFSchema) -> Expr {
 }
 
 fn of_case(case: Case, schema: &DFSchema) -> Transformed<Expr> {
-    let is_of_numbers = case.expr.as_ref().is_some_and(|of| is_floating(of, schema))
-        && case.when_then_expr.iter().all(|(when, _)| is_floating(when, schema));
+    let is_of_numbers = case.expr.as_ref().is_some_and(|of| has_float(of, schema))
+        && case.when_then_expr.iter().all(|(when, _)| has_float(when, schema));
     if !is_of_numbers {
         return Transformed::no(Expr::Case(case));
     }

@@ -34,7 +34,12 @@ pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
             return Err(Diagnostic { span, ..diagnostic }.help("write count(*) for all rows"));
         }
         ("count_if", [condition]) => {
-            rename(function, "count", vec![one_if(condition.clone())]);
+            let condition = match is_null(condition) {
+                // A CASE takes no condition without a type.
+                true => cast(condition.clone(), ast::DataType::Boolean),
+                false => condition.clone(),
+            };
+            rename(function, "count", vec![one_if(condition)]);
         }
         ("count", [_, _, ..]) if is_distinct(function) => {
             set_arguments(function, vec![row_of(args)]);
@@ -246,7 +251,10 @@ fn boolean(expr: &Expr) -> Option<bool> {
 }
 
 fn is_null(expr: &Expr) -> bool {
-    matches!(expr, Expr::Value(ValueWithSpan { value: Value::Null, .. }))
+    match expr {
+        Expr::Nested(inner) => is_null(inner),
+        other => matches!(other, Expr::Value(ValueWithSpan { value: Value::Null, .. })),
+    }
 }
 
 fn check_rsd(lexed: &Lexed, rsd: &Expr) -> Result<(), Diagnostic> {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, SelectItem,
-    TableAlias, Value, ValueWithSpan, Visit, Visitor,
+    Spanned, TableAlias, Value, ValueWithSpan, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
@@ -120,6 +120,12 @@ pub(crate) fn qualified(table: &str, column: &str) -> Expr {
     Expr::CompoundIdentifier(vec![ident(table), ident(column)])
 }
 
+/// Gives a call another function.
+pub(crate) fn rename(function: &mut Function, name: &str) {
+    let name = Ident { value: name.to_owned(), quote_style: None, span: function.name.span() };
+    function.name = ObjectName(vec![ObjectNamePart::Identifier(name)]);
+}
+
 pub(crate) fn text(content: String, span: tokenizer::Span) -> Expr {
     Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(content), span })
 }
@@ -145,6 +151,22 @@ pub(crate) fn one_part(name: &ObjectName) -> Option<String> {
         _ => None,
     }
 }
+
+/// In a visitor that may change what it visits: counts in `queries` in how many it is.
+macro_rules! counting_queries {
+    () => {
+        fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+            self.queries += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+            self.queries -= 1;
+            ControlFlow::Continue(())
+        }
+    };
+}
+pub(crate) use counting_queries;
 
 /// Whether a part of an expression is as `is` says. The queries in it are looked at by themselves.
 pub(crate) fn any(expr: &Expr, is: impl FnMut(&Expr) -> bool) -> bool {

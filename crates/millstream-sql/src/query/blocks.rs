@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::tokenizer;
 
 use super::ast::{any, binary, call, cast, function_name, item_expr, quoted_ident, take};
 use super::frame::Frame;
+use super::naming::item_name;
 use super::routines::built_in;
 use super::{grouping, using};
 use crate::diagnostic::Diagnostic;
@@ -19,6 +20,7 @@ pub(crate) fn into_read_form(lexed: &Lexed, select: &mut Select, frame: &Frame) 
     let mut found = Vec::new();
     by_a_column_called_all(select, frame);
     found.extend(number_beside_star(lexed, select));
+    found.extend(qualified_groups(lexed, select));
     found.extend(grouping::modifiers_into_sets(lexed, select, frame).err());
     if frame.visible.is_some() {
         using::into_conditions(select, &frame.relations);
@@ -57,6 +59,43 @@ fn number_beside_star(lexed: &Lexed, select: &Select) -> Option<Diagnostic> {
     select.projection.iter().any(is_star).then_some(Diagnostic { span, ..diagnostic })
 }
 
+/// QUALIFY of a SELECT with groups sees the result alone: an aggregate in it cannot be of columns
+/// that are none of the result.
+fn qualified_groups(lexed: &Lexed, select: &Select) -> Option<Diagnostic> {
+    let qualify = select.qualify.as_ref()?;
+    if !is_grouped(select) {
+        return None;
+    }
+    let names = select.projection.iter().map(item_name).collect::<Option<Vec<String>>>()?;
+    let mut found = None;
+    let mut is_hidden = |part: &Expr| match part {
+        Expr::Identifier(name) if !names.iter().any(|it| it.eq_ignore_ascii_case(&name.value)) => {
+            found = Some(name.clone());
+            true
+        }
+        _ => false,
+    };
+    any(qualify, |part| match part {
+        Expr::Function(call) if call.over.is_none() => {
+            built_in::is_aggregate(&function_name(call)) && any(part, &mut is_hidden)
+        }
+        _ => false,
+    });
+    let name = found?;
+    let message =
+        format!("`{}` is no column of the result, which QUALIFY beside groups sees", name.value);
+    let help = "give the aggregate a name in the SELECT list, and write that name";
+    Some(Diagnostic { span: lexed.span(name.span), ..Diagnostic::nowhere(message).help(help) })
+}
+
+/// Whether GROUP BY is written.
+fn is_grouped(select: &Select) -> bool {
+    match &select.group_by {
+        GroupByExpr::Expressions(groups, modifiers) => !groups.is_empty() || !modifiers.is_empty(),
+        GroupByExpr::All(_) => true,
+    }
+}
+
 /// `f(...) OVER (w)` as `f(...) OVER w`.
 pub(crate) fn named_window(lexed: &Lexed, function: &mut Function) -> Result<(), Diagnostic> {
     let Some(WindowType::WindowSpec(spec)) = &function.over else { return Ok(()) };
@@ -92,16 +131,12 @@ pub(crate) fn having_of_all_rows(select: &mut Select) {
     if select.having.is_none() {
         return;
     }
-    let is_grouped = match &select.group_by {
-        GroupByExpr::Expressions(groups, modifiers) => !groups.is_empty() || !modifiers.is_empty(),
-        GroupByExpr::All(_) => true,
-    };
     let is_aggregate = |part: &Expr| match part {
         Expr::Function(call) => call.over.is_none() && built_in::is_aggregate(&function_name(call)),
         _ => false,
     };
     let mut exprs = select.projection.iter().filter_map(item_expr).chain(&select.having);
-    if is_grouped || exprs.any(|expr| any(expr, is_aggregate)) {
+    if is_grouped(select) || exprs.any(|expr| any(expr, is_aggregate)) {
         return;
     }
     // What stands there for |> AGGREGATE asks for an aggregate.

@@ -2,13 +2,14 @@
 //! whole number is an INT, and `current_date` without parentheses may be a column.
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart, SetExpr, Spanned,
-    UnaryOperator, Value, ValueWithSpan,
+    self, BinaryOperator, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart,
+    SetExpr, Spanned, UnaryOperator, Value, ValueWithSpan,
 };
 
-use super::ast::{arguments, call, cast, function_name, take};
+use super::ast::{arguments, binary, call, cast, function_name, take};
 use super::frame::Frame;
 use crate::diagnostic::Diagnostic;
+use crate::functions::operators::NEGATED;
 use crate::syntax::lexer::Lexed;
 
 /// The types that can be called.
@@ -84,7 +85,8 @@ pub(super) fn is_bare_column(frame: Option<&Frame>, function: &Function) -> bool
     frame.is_some_and(|frame| frame.resolve(std::slice::from_ref(name)).is_some())
 }
 
-/// `+x` as a call, except before a number, and `-'1'` as that of a DOUBLE.
+/// `+x` as a call, except before a number, `-'1'` as that of a DOUBLE, and any other `-x` as an
+/// operator whose operand has a type when it is planned.
 pub(crate) fn signed(expr: Expr) -> Expr {
     let span = expr.span();
     match expr {
@@ -94,6 +96,12 @@ pub(crate) fn signed(expr: Expr) -> Expr {
         }
         Expr::UnaryOp { op: UnaryOperator::Plus, expr: value } if !is_number(&value) => {
             call("positive", vec![*value], span)
+        }
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr: value }
+            if !is_number(&value) && !matches!(*value, Expr::Interval(_)) =>
+        {
+            let none = Expr::Value(Value::Null.with_span(span));
+            binary(*value, BinaryOperator::Custom(NEGATED.to_owned()), none)
         }
         other => other,
     }

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
-use super::ast::quoted_ident;
+use super::ast::{counting_queries, quoted_ident};
 use super::naming::expr_name;
 
 /// Longer expressions are left as they are.
@@ -72,15 +72,7 @@ impl Keys {
 impl VisitorMut for Keys {
     type Break = ();
 
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
+    counting_queries!();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if self.queries == 0

@@ -229,7 +229,8 @@ fn into_fields(mut parts: Vec<String>, column: &Column, fields: &[Ident]) -> Res
         let found = match &of {
             Some(DataType::Struct(known)) => {
                 let names = known.iter().map(|field| field.name().as_str());
-                let name = unique(names, &field.value).map(str::to_owned);
+                let is_one = |name: &&str| known.iter().filter(|of| of.name() == name).count() == 1;
+                let name = unique(names, &field.value).filter(is_one).map(str::to_owned);
                 name.and_then(|name| known.find(&name).map(|(_, field)| field.clone()))
             }
             _ => None,

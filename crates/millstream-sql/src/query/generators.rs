@@ -7,7 +7,8 @@
 
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, GroupByExpr, Ident, Select, SelectItem, Spanned, Value, ValueWithSpan,
+    Expr, Function, GroupByExpr, Ident, Select, SelectItem, Spanned, UnaryOperator, Value,
+    ValueWithSpan,
 };
 
 use super::ast::{arguments, call, function_name, generator_name, quoted_ident, text};
@@ -15,6 +16,7 @@ use super::frame::{Column, Frame};
 use crate::diagnostic::Diagnostic;
 use crate::functions::variants::ENTRIES;
 use crate::syntax::lexer::Lexed;
+use crate::types::planner::spark_type_of;
 use crate::types::{spark_type, variant};
 
 /// What makes the rows, and the columns that they have.
@@ -239,17 +241,41 @@ fn row_count(rows: &Expr) -> Option<usize> {
     digits.parse().ok().filter(|count| (1..=STACK_MAX).contains(count))
 }
 
-fn kind(frame: &Frame, value: &Expr) -> Option<DataType> {
+/// The type of a value, where its text alone tells all of it.
+fn written_type(value: &Expr) -> Option<DataType> {
     match value {
-        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(_), .. }) => {
-            Some(DataType::Utf8)
-        }
-        Expr::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) => {
-            let is_whole = digits.bytes().all(|byte| byte.is_ascii_digit());
-            Some(if is_whole { DataType::Int32 } else { DataType::Float64 })
-        }
-        value => frame.data_type(value),
+        Expr::Value(ValueWithSpan { value, .. }) => match value {
+            Value::SingleQuotedString(_) => Some(DataType::Utf8),
+            Value::Boolean(_) => Some(DataType::Boolean),
+            Value::Number(digits, _) => number_type(digits, false),
+            _ => None,
+        },
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
+            Expr::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) => {
+                number_type(digits, true)
+            }
+            _ => None,
+        },
+        Expr::Nested(inner) => written_type(inner),
+        Expr::Cast { data_type, .. } => spark_type_of(data_type).ok(),
+        _ => None,
     }
+}
+
+/// The type of a number by its digits, behind a minus if it is `negative`.
+fn number_type(digits: &str, negative: bool) -> Option<DataType> {
+    if digits.contains(['e', 'E']) {
+        return Some(DataType::Float64);
+    }
+    let Some((whole, fraction)) = digits.split_once('.') else {
+        let sign = if negative { "-" } else { "" };
+        let number: i64 = format!("{sign}{digits}").parse().ok()?;
+        let is_int = i32::try_from(number).is_ok();
+        return Some(if is_int { DataType::Int32 } else { DataType::Int64 });
+    };
+    let precision = (whole.trim_start_matches('0').len() + fraction.len()).max(1);
+    let (precision, scale) = (u8::try_from(precision).ok()?, i8::try_from(fraction.len()).ok()?);
+    (precision <= 38).then_some(DataType::Decimal128(precision, scale))
 }
 
 /// One column of `stack`. Spark converts none of its values.
@@ -259,14 +285,20 @@ fn stacked_column(
     values: &[&Expr],
     width: usize,
 ) -> Result<Column, Refused> {
-    let types = values.iter().skip(at).step_by(width).map(|value| kind(frame, value));
-    let mut known = types.flatten().filter(|data_type| !data_type.is_null());
-    let first = known.next();
+    let own = || values.iter().skip(at).step_by(width);
+    let types = own().map(|value| written_type(value).or_else(|| frame.data_type(value)));
+    let types: Vec<DataType> = types.flatten().filter(|of| !of.is_null()).collect();
+    let written: Vec<DataType> = own().filter_map(|value| written_type(value)).collect();
     let is_text = |data_type: &DataType| *data_type == DataType::Utf8;
-    if let Some(first) = &first
-        && let Some(other) = known.find(|other| is_text(first) != is_text(other))
-    {
-        let (first, other) = (spark_type(first), spark_type(&other));
+    // Of a column it may not be known whether it is an INT or a BIGINT.
+    let different = |types: &[DataType], differ: &dyn Fn(&DataType, &DataType) -> bool| {
+        let first = types.first()?;
+        let other = types.iter().find(|&other| differ(first, other))?;
+        Some((spark_type(first), spark_type(other)))
+    };
+    let found = different(&types, &|first, other| is_text(first) != is_text(other))
+        .or_else(|| different(&written, &|first, other| first != other));
+    if let Some((first, other)) = found {
         return Err((
             format!("column {} of `stack` has values of {first} and of {other}", at + 1),
             "convert them by CAST to one type".to_owned(),

@@ -219,13 +219,47 @@ pub(crate) fn check_call(
         let diagnostic = Diagnostic::nowhere(message);
         return Err(Diagnostic { span: lexed.span(span), ..diagnostic });
     };
-    if name == "grouping_id"
-        && arguments(function).next().is_none()
-        && let Expr::Function(with) = call("grouping_id", columns.clone(), span)
-    {
-        function.args = with.args;
+    if name == "grouping" {
+        return Ok(());
+    }
+    let args: Vec<&Expr> = arguments(function).collect();
+    if args.is_empty() {
+        if let Expr::Function(with) = call("grouping_id", columns.clone(), span) {
+            function.args = with.args;
+        }
+    } else if !are_all(frame, &args, columns) {
+        let columns: Vec<String> = columns.iter().map(Expr::to_string).collect();
+        let message = format!(
+            "the arguments of `grouping_id` are all columns of GROUP BY in their order, ({}) \
+             (GROUPING_ID_COLUMN_MISMATCH)",
+            columns.join(", ")
+        );
+        let help = "write grouping_id() for all of them, or grouping(x) for one column";
+        let diagnostic = Diagnostic::nowhere(message).help(help);
+        return Err(Diagnostic { span: lexed.span(span), ..diagnostic });
     }
     Ok(())
+}
+
+/// Whether arguments can be these columns, each in its place. What is no plain column has several
+/// spellings, and is taken for the one in its place.
+fn are_all(frame: &Frame, args: &[&Expr], columns: &[Expr]) -> bool {
+    let name = |expr: &Expr| {
+        let parts = match expr {
+            Expr::Identifier(name) => std::slice::from_ref(name),
+            Expr::CompoundIdentifier(parts) => parts.as_slice(),
+            _ => return None,
+        };
+        // With the table or without it, and of two tables by USING, a column is the same one.
+        frame.resolve(parts)?.parts.pop()
+    };
+    let is_other = |(&arg, column): (&&Expr, &Expr)| match (name(arg), name(column)) {
+        (Some(one), Some(other)) => one != other,
+        _ => false,
+    };
+    // What several columns in parentheses count as is not looked at.
+    columns.iter().any(|column| matches!(column, Expr::Tuple(_)))
+        || args.len() == columns.len() && !args.iter().zip(columns).any(is_other)
 }
 
 /// `grouping__id` is a name of `grouping_id()`, unless something else is called so.

@@ -3,11 +3,14 @@
 //!
 //! One in FROM gets an alias that names its columns. Any other, as one side of a UNION or all of a
 //! query, becomes `SELECT *` from one that has such an alias.
+//!
+//! A STRUCT that is written out in the place of a row is one: `((1, 2))` and `(struct(1, 2))` have
+//! two columns, as `(1, 2)` has.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, Values,
+    Expr, Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, Values,
     VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
@@ -17,8 +20,54 @@ use super::rows::{query_around, query_of};
 
 /// Names the columns of the inline tables in `query`.
 pub(crate) fn name_columns(query: &mut Query) {
+    let _: ControlFlow<()> = VisitMut::visit(query, &mut Rows);
     let mut naming = Naming { is_named: false, aliases: 0 };
     let _: ControlFlow<()> = VisitMut::visit(query, &mut naming);
+}
+
+/// Takes STRUCTs in the places of rows apart, which tells how many columns there are to name.
+struct Rows;
+
+impl VisitorMut for Rows {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let mut bodies = vec![query.body.as_mut()];
+        while let Some(body) = bodies.pop() {
+            match body {
+                SetExpr::SetOperation { left, right, .. } => {
+                    bodies.extend([&mut **left, &mut **right]);
+                }
+                SetExpr::Values(values) => {
+                    for row in &mut values.rows {
+                        if let [only] = row.content.as_slice()
+                            && let Some(cells) = cells_of(only)
+                        {
+                            row.content = cells;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The values of a STRUCT that is written out.
+fn cells_of(value: &Expr) -> Option<Vec<Expr>> {
+    let cell = |value: &Expr| match value {
+        Expr::Named { expr, .. } => expr.as_ref().clone(),
+        other => other.clone(),
+    };
+    match value {
+        Expr::Nested(inner) => cells_of(inner),
+        Expr::Tuple(values) => Some(values.clone()),
+        Expr::Struct { values, fields } if fields.is_empty() && !values.is_empty() => {
+            Some(values.iter().map(cell).collect())
+        }
+        _ => None,
+    }
 }
 
 struct Naming {

@@ -4,10 +4,11 @@
 //! In the frame of a window it stays an interval, since DataFusion reads it there itself.
 
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, Function, Interval, NamedWindowDefinition, NamedWindowExpr, Spanned,
-    UnaryOperator, Value, ValueWithSpan, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    BinaryOperator, DataType, Expr, Function, Interval, NamedWindowDefinition, NamedWindowExpr,
+    Spanned, UnaryOperator, Value, ValueWithSpan, WindowFrame, WindowFrameBound, WindowFrameUnits,
     WindowSpec, WindowType,
 };
+use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::ast::{call, text};
 use crate::diagnostic::Diagnostic;
@@ -67,17 +68,31 @@ pub(crate) fn frames_of(lexed: &Lexed, windows: &mut [NamedWindowDefinition]) ->
 }
 
 fn frame_of(lexed: &Lexed, spec: &mut WindowSpec) -> Result<(), Diagnostic> {
+    let span = spec.order_by.first().map_or_else(Span::empty, |order| order.expr.span());
     let Some(WindowFrame { units, start_bound, end_bound }) = &mut spec.window_frame else {
         return Ok(());
     };
+    if *units == WindowFrameUnits::Groups {
+        let message = "a frame has ROWS or RANGE, and no GROUPS";
+        let help = "number the groups with dense_rank(), and write RANGE over that number";
+        return Err(Diagnostic {
+            span: lexed.span(span),
+            ..Diagnostic::nowhere(message).help(help)
+        });
+    }
+    if *units == WindowFrameUnits::Range
+        && let Some(end) = end_bound
+    {
+        same_fields(lexed, span, start_bound, end)?;
+    }
     for bound in std::iter::once(start_bound).chain(end_bound) {
+        if *units == WindowFrameUnits::Rows {
+            rows_of(lexed, bound)?;
+        }
         let (WindowFrameBound::Preceding(Some(of)) | WindowFrameBound::Following(Some(of))) = bound
         else {
             continue;
         };
-        if *units == WindowFrameUnits::Rows {
-            rows_of(lexed, of)?;
-        }
         let Expr::Interval(interval) = of.as_mut() else { continue };
         if let Ok(found) = read(interval, false) {
             **of = Expr::Interval(in_frame(&found));
@@ -88,20 +103,84 @@ fn frame_of(lexed: &Lexed, spec: &mut WindowSpec) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// Refuses a number of rows that is no INT, or that is to be computed: DataFusion reads numbers.
-fn rows_of(lexed: &Lexed, of: &Expr) -> Result<(), Diagnostic> {
-    let message = match of {
-        Expr::Interval(_) => return Ok(()),
-        Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
-            if number.parse::<i32>().is_ok() {
-                return Ok(());
-            }
-            format!("the bounds of ROWS are INTs, and {number} is none")
+/// Refuses a RANGE between INTERVALs of two types, such as one of days and one of hours.
+fn same_fields(
+    lexed: &Lexed,
+    at: Span,
+    start: &WindowFrameBound,
+    end: &WindowFrameBound,
+) -> Result<(), Diagnostic> {
+    let fields = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::Preceding(Some(of)) | WindowFrameBound::Following(Some(of)) => {
+            let Expr::Interval(interval) = of.as_ref() else { return None };
+            let found = read(interval, false).ok()?;
+            Some(found.fields)
         }
-        _ => "a bound of ROWS is a number here, not an expression".to_owned(),
+        _ => None,
     };
-    let help = "write a whole number up to 2147483647, or UNBOUNDED";
-    Err(Diagnostic { span: lexed.span(of.span()), ..Diagnostic::nowhere(message).help(help) })
+    let (Some(start), Some(end)) = (fields(start), fields(end)) else { return Ok(()) };
+    if start == end {
+        return Ok(());
+    }
+    let message = format!(
+        "the bounds of a RANGE are INTERVALs of {start} and of {end}, and must be of one type \
+         (DATATYPE_MISMATCH)"
+    );
+    let help = "write both in one unit";
+    Err(Diagnostic { span: lexed.span(at), ..Diagnostic::nowhere(message).help(help) })
+}
+
+/// Computes a number of rows, which is a constant: DataFusion reads numbers, and none below zero.
+/// What is no INT is refused.
+fn rows_of(lexed: &Lexed, bound: &mut WindowFrameBound) -> Result<(), Diagnostic> {
+    let (of, is_before) = match &*bound {
+        WindowFrameBound::Preceding(Some(of)) => (of.as_ref(), true),
+        WindowFrameBound::Following(Some(of)) => (of.as_ref(), false),
+        _ => return Ok(()),
+    };
+    if matches!(of, Expr::Interval(_)) {
+        return Ok(());
+    }
+    let count = whole(of);
+    let Some(count) = count.filter(|count| i32::try_from(*count).is_ok()) else {
+        let is_number = matches!(of, Expr::Value(_)) || count.is_some();
+        let message = match is_number {
+            true => format!("the bounds of ROWS are INTs, and {of} is none"),
+            false => "a bound of ROWS is a number here, not an expression".to_owned(),
+        };
+        let help = "write a whole number up to 2147483647, or UNBOUNDED";
+        let diagnostic = Diagnostic::nowhere(message).help(help);
+        return Err(Diagnostic { span: lexed.span(of.span()), ..diagnostic });
+    };
+    let digits = Value::Number(count.unsigned_abs().to_string(), false);
+    let rows = Some(Box::new(Expr::Value(digits.with_span(of.span()))));
+    *bound = match is_before == (count >= 0) {
+        true => WindowFrameBound::Preceding(rows),
+        false => WindowFrameBound::Following(rows),
+    };
+    Ok(())
+}
+
+/// The whole number that an expression of such numbers is.
+fn whole(expr: &Expr) -> Option<i64> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::Number(digits, false), .. }) => {
+            digits.parse().ok()
+        }
+        Expr::Nested(inner) => whole(inner),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => whole(expr)?.checked_neg(),
+        Expr::UnaryOp { op: UnaryOperator::Plus, expr } => whole(expr),
+        Expr::BinaryOp { left, op, right } => {
+            let (left, right) = (whole(left)?, whole(right)?);
+            match op {
+                BinaryOperator::Plus => left.checked_add(right),
+                BinaryOperator::Minus => left.checked_sub(right),
+                BinaryOperator::Multiply => left.checked_mul(right),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
 }
 
 /// A text in a frame that is read as an interval, and says that there is no end or no number.
@@ -128,7 +207,7 @@ fn in_frame(found: &IntervalLiteral) -> Interval {
         let (days, us) = (found.count / DAY_US, found.count % DAY_US);
         format!("{days} days {us} microseconds")
     };
-    let nowhere = datafusion::sql::sqlparser::tokenizer::Span::empty();
+    let nowhere = Span::empty();
     Interval {
         value: Box::new(text(content, nowhere)),
         leading_field: None,

@@ -9,8 +9,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::ast::{arguments, function_name};
+use super::ast::{arguments, function_name, rename};
 use crate::diagnostic::Diagnostic;
+use crate::functions::lambda_sorts::SORTED_BY;
 use crate::syntax::cursor::Cursor;
 use crate::syntax::lexer::{Lexed, Lexeme};
 
@@ -51,13 +52,14 @@ const SHAPES: &[Shape] = &[
     shape("transform_values", 1, &[(2, 2)]),
     shape("map_filter", 1, &[(2, 2)]),
     shape("map_zip_with", 2, &[(3, 3)]),
+    shape(SORTED_BY, 1, &[(2, 2)]),
 ];
 
 /// Checks the functions of a call, and makes functions of values that stand in their places.
 pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
     let Expr::Function(function) = expr else { return Ok(()) };
+    sorted_by(function);
     let name = function_name(function);
-    refuse_order(lexed, function, &name)?;
     let Some(shape) = SHAPES.iter().find(|shape| shape.name == name) else { return Ok(()) };
     let given = arguments(function).count();
     let most = shape.values + shape.parameters.len();
@@ -76,6 +78,7 @@ pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
                     } else {
                         format!("{least} to {most}")
                     };
+                    let name = if name == SORTED_BY { "array_sort" } else { name.as_str() };
                     let message =
                         format!("the function of `{name}` has {wanted} parameters, not {given}");
                     let span = lexed.span(lambda.body.span());
@@ -88,17 +91,12 @@ pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
     Ok(())
 }
 
-/// Refuses `array_sort` with a function that compares two elements.
-fn refuse_order(lexed: &Lexed, function: &Function, name: &str) -> Result<(), Diagnostic> {
-    let mut args = arguments(function).skip(1);
-    let Some(Expr::Lambda(lambda)) = args.next().filter(|_| name == "array_sort") else {
-        return Ok(());
-    };
-    let span = lexed.span(lambda.body.span());
-    let message = "`array_sort` takes no function here".to_owned();
-    let help = "sort by a key that stands first: transform(array_sort(transform(a, x -> \
-                named_struct('k', length(x), 'v', x))), p -> p.v)";
-    Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) })
+/// `array_sort` with a function that compares two elements is another one than that without.
+fn sorted_by(function: &mut Function) {
+    let has_order = matches!(arguments(function).nth(1), Some(Expr::Lambda(_)));
+    if has_order && function_name(function) == "array_sort" {
+        rename(function, SORTED_BY);
+    }
 }
 
 /// A function that does not look at its parameters.

@@ -93,6 +93,9 @@ pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr, is_batch: bool) -> Result<
         return Err(refused("LIKE ANY takes a list of patterns", "write LIKE ANY ('a%', 'b%')"));
     }
     if like.escape.is_none() && stays(like.pattern, is_batch) {
+        if like.ignores_case && is_batch {
+            *expr = in_lower_case(&like);
+        }
         return Ok(());
     }
     let mut args = vec![like.side(like.value), like.side(like.pattern)];
@@ -107,6 +110,22 @@ pub(super) fn rewrite(lexed: &Lexed, expr: &mut Expr, is_batch: bool) -> Result<
     }
     *expr = negated_if(like.negated, call("like", args, span));
     Ok(())
+}
+
+/// ILIKE as Spark has it: LIKE of both sides in lower case. To DataFusion letters are the same that
+/// are only so in upper case.
+fn in_lower_case(like: &Like<'_>) -> Expr {
+    let pattern = match literal(like.pattern) {
+        Some(pattern) => text(pattern.to_lowercase(), like.pattern.span()),
+        None => like.side(like.pattern),
+    };
+    Expr::Like {
+        negated: like.negated,
+        any: false,
+        expr: Box::new(like.side(like.value)),
+        pattern: Box::new(pattern),
+        escape_char: None,
+    }
 }
 
 fn of_list(like: &Like<'_>, all: bool, patterns: &[&Expr], span: Span) -> Expr {

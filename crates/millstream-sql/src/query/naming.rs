@@ -14,6 +14,7 @@ use super::variables::known::{FUNCTION_PREFIX, SCHEMA};
 use super::variant_paths;
 use super::window_calls::{path_name, window_name};
 use crate::functions::variant_get::GET;
+use crate::types::planner::WRITTEN;
 
 /// The name of a SELECT item's column, as Spark has it; none for a wildcard.
 pub(crate) fn item_name(item: &SelectItem) -> Option<String> {
@@ -82,7 +83,7 @@ fn pretty(expr: &Expr) -> String {
         Expr::IsNull(inner) => format!("({} IS NULL)", pretty(inner)),
         Expr::IsNotNull(inner) => format!("({} IS NOT NULL)", pretty(inner)),
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => {
-            format!("CAST({} AS {})", pretty(expr), data_type.to_string().trim_matches('`'))
+            format!("CAST({} AS {})", pretty(expr), plain(data_type).trim_matches('`'))
         }
         Expr::JsonAccess { value, path } => {
             let steps = variant_paths::written(path).unwrap_or_else(|| path.to_string());
@@ -127,8 +128,13 @@ fn pretty(expr: &Expr) -> String {
             Some(window) => window.to_owned(),
             None => pretty_call(function),
         },
-        other => path_name(other, pretty).unwrap_or_else(|| other.to_string()),
+        other => path_name(other, pretty).unwrap_or_else(|| plain(other)),
     }
+}
+
+/// As it is written, where `12L` is a cast like others.
+fn plain(part: &impl std::fmt::Display) -> String {
+    part.to_string().replace(&format!("({WRITTEN})"), "")
 }
 
 /// `(a, 1)` as Spark names it: `named_struct(a, a, col2, 1)`.
@@ -145,16 +151,24 @@ fn tuple_name(values: &[Expr]) -> String {
 
 fn pretty_call(function: &Function) -> String {
     let name = function_name(function);
-    let FunctionArguments::List(list) = &function.args else { return format!("{name}()") };
+    // Spark shows this default.
+    let default = if name == "current_time" { "6" } else { "" };
+    let FunctionArguments::List(list) = &function.args else {
+        return format!("{name}({default})");
+    };
     if function.over.is_some() {
-        return function.to_string();
+        return plain(function);
     }
-    let args = list.args.iter().map(|arg| match arg {
+    let args = list.args.iter().enumerate().map(|(at, arg)| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) if is_key(&name, at, expr) => {
+            "***".into()
+        }
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => pretty(expr),
         FunctionArg::Unnamed(FunctionArgExpr::Wildcard) if name == "count" => "1".into(),
-        other => other.to_string(),
+        other => plain(other),
     });
     let args = args.collect::<Vec<_>>().join(", ");
+    let args = if args.is_empty() { default.to_owned() } else { args };
     if name.starts_with(FUNCTION_PREFIX) {
         // The value of a marker is a literal in Spark.
         if !args.starts_with(SCHEMA) {
@@ -166,4 +180,40 @@ fn pretty_call(function: &Function) -> String {
     let filter = function.filter.as_ref();
     let filter = filter.map(|condition| format!(" FILTER (WHERE {})", pretty(condition)));
     format!("{name}({distinct}{args}){}", filter.unwrap_or_default())
+}
+
+/// Whether an argument is the key of a cipher, written out. Names of columns come into schemas and
+/// messages; Spark has it in them.
+fn is_key(function: &str, at: usize, arg: &Expr) -> bool {
+    let is_column = matches!(arg, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+    at == 1 && !is_column && matches!(function, "aes_encrypt" | "aes_decrypt" | "try_aes_decrypt")
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::dialect::DatabricksDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    use super::*;
+
+    fn name(sql: &str) -> String {
+        let parser = Parser::new(&DatabricksDialect {}).try_with_sql(sql);
+        let expr = parser.and_then(|mut parser| parser.parse_expr());
+        expr_name(&expr.expect("it is an expression"))
+    }
+
+    #[test]
+    fn names_have_no_keys() {
+        assert_eq!(name("AES_ENCRYPT(x, 'the key', 'ECB')"), "aes_encrypt(x, ***, ECB)");
+        assert_eq!(name("aes_decrypt(x, unhex('00'))"), "aes_decrypt(x, ***)");
+        assert_eq!(name("aes_decrypt(x, t.k)"), "aes_decrypt(x, t.k)");
+        assert_eq!(name("upper(x)"), "upper(x)");
+    }
+
+    #[test]
+    fn names_have_the_digits_of_the_time() {
+        let names = ["current_time", "CURRENT_TIME()", "current_time(3)", "current_date"].map(name);
+        let wanted = ["current_time(6)", "current_time(6)", "current_time(3)", "current_date()"];
+        assert_eq!(names, wanted);
+    }
 }

@@ -63,7 +63,12 @@ fn conditional(expr: Expr) -> Expr {
     let Expr::Function(function) = &expr else { return expr };
     let args: Vec<&Expr> = arguments(function).collect();
     let [condition, result, otherwise] = args.as_slice() else { return expr };
-    case((*condition).clone(), (*result).clone(), (*otherwise).clone())
+    let condition = match is_null(condition) {
+        // A CASE takes no condition without a type.
+        true => cast((*condition).clone(), DataType::Boolean),
+        false => (*condition).clone(),
+    };
+    case(condition, (*result).clone(), (*otherwise).clone())
 }
 
 /// `CASE WHEN condition THEN result ELSE otherwise END`
@@ -89,12 +94,25 @@ pub(crate) fn in_other_words(
         take(expr, conditional);
     } else if let Some(case) = decoded(lexed, function)? {
         *expr = case;
+    } else if let Some(case) = by_null(function).filter(|_| is_batch) {
+        *expr = case;
     } else if let Some(case) = number_or_other(function).filter(|_| is_batch) {
         *expr = case;
     } else {
         take(expr, |expr| with_constant(expr, is_batch));
     }
     Ok(())
+}
+
+/// `nvl2(value, one, other)` as a CASE: the value may have any type, and only the others have one
+/// in common.
+fn by_null(function: &Function) -> Option<Expr> {
+    let args: Vec<&Expr> = arguments(function).collect();
+    let ([value, one, other], "nvl2") = (args.as_slice(), function_name(function).as_str()) else {
+        return None;
+    };
+    let is_given = Expr::IsNotNull(Box::new(nested(value)));
+    function.over.is_none().then(|| case(is_given, (*one).clone(), (*other).clone()))
 }
 
 /// `nanvl(value, other)` as a CASE that computes the other value where it is needed alone. The call

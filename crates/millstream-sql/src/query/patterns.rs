@@ -5,11 +5,9 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident};
-use regex::Regex;
-
 use super::places::parts_of;
 use crate::functions::pattern;
+use datafusion::sql::sqlparser::ast::{Expr, Ident};
 
 /// A name with none of these is meant itself.
 const SPECIAL: [char; 14] = ['\\', '^', '$', '.', '|', '?', '*', '+', '(', ')', '[', ']', '{', '}'];
@@ -28,8 +26,8 @@ pub(super) fn of(expr: &Expr) -> Option<(Option<&Ident>, &str)> {
 /// A pattern for whole names.
 pub(super) struct Pattern {
     /// What names may begin with, and what then belongs to nothing else.
-    lead: Option<Arc<Regex>>,
-    rest: Arc<Regex>,
+    lead: Option<Arc<pattern::Pattern>>,
+    rest: Arc<pattern::Pattern>,
 }
 
 /// Reads a pattern.
@@ -67,7 +65,7 @@ impl Pattern {
     /// Whether all of `name` matches.
     pub(super) fn is_match(&self, name: &str) -> bool {
         let lead = self.lead.as_ref().and_then(|lead| lead.find(name));
-        let used = lead.map_or(0, |found| found.end());
+        let used = lead.map_or(0, |found| found.end);
         self.rest.is_match(&name[used..])
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! Several generators in one SELECT list multiply their rows; a window over them sees those rows.
 //! Over a stream, KLL sketches would be others each time the same rows are read.
-//! Others have no answer in Spark: USING and NATURAL beside LATERAL, and calls of what is no such
-//! function.
+//! Others have no answer in Spark: USING and NATURAL beside LATERAL, two ways to order the rows,
+//! IGNORE NULLS where a function does not take it, and calls of what is no such function.
 //!
 //! Subqueries of a query over a stream are left to DataFusion, since the plan's joins for them
 //! (`plan::subqueries`) read the rows around a subquery twice:
@@ -15,9 +15,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, GroupByExpr, JoinConstraint,
-    JoinOperator, LimitClause, Query, Select, SelectItem, SetExpr, Spanned, TableFactor,
-    UnaryOperator, Value, ValueWithSpan, Visit, Visitor,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, NullTreatment,
+    Query, Select, SelectItem, SetExpr, Spanned, TableFactor, UnaryOperator, Value, ValueWithSpan,
+    Visit, Visitor,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
@@ -40,6 +41,21 @@ pub(crate) fn check(lexed: &Lexed, query: &Query, reads: &[TableRead]) -> Result
 /// after a crash.
 const RANDOM_SKETCHES: [&str; 3] = ["kll_sketch_agg_", "kll_merge_agg_", "kll_sketch_merge_"];
 
+/// The functions that take IGNORE NULLS.
+const PASS_OVER_NULLS: [&str; 11] = [
+    "any_value",
+    "array_agg",
+    "collect_list",
+    "collect_set",
+    "first",
+    "first_value",
+    "lag",
+    "last",
+    "last_value",
+    "lead",
+    "nth_value",
+];
+
 struct Check<'a> {
     lexed: &'a Lexed,
     is_stream: bool,
@@ -48,6 +64,11 @@ struct Check<'a> {
 
 impl Visitor for Check<'_> {
     type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        self.orders(query);
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
         self.generators(select);
@@ -103,6 +124,25 @@ impl Check<'_> {
         self.found.0.push(Diagnostic { span, ..diagnostic });
     }
 
+    /// To Spark ORDER BY and CLUSTER BY stand alone; only DISTRIBUTE BY and SORT BY are together.
+    fn orders(&mut self, query: &Query) {
+        let SetExpr::Select(select) = &*query.body else { return };
+        let cluster = select.cluster_by.first();
+        let sort = select.sort_by.first().map(|key| &key.expr);
+        let others = select.distribute_by.first().or(sort);
+        if query.order_by.is_some()
+            && let Some(other) = cluster.or(others)
+        {
+            let message = "ORDER BY stands beside none of SORT BY, DISTRIBUTE BY and CLUSTER BY \
+                           (PARSE_SYNTAX_ERROR)";
+            self.wrong(other.span(), message, "leave it out: ORDER BY sorts all rows");
+        } else if let (Some(cluster), Some(_)) = (cluster, others) {
+            let message = "CLUSTER BY stands beside neither SORT BY nor DISTRIBUTE BY \
+                           (UNSUPPORTED_FEATURE.COMBINATION_QUERY_RESULT_CLAUSES)";
+            self.wrong(cluster.span(), message, "write DISTRIBUTE BY and SORT BY");
+        }
+    }
+
     fn lateral_joins(&mut self, select: &Select) {
         for join in select.from.iter().flat_map(|tables| &tables.joins) {
             let is_lateral = matches!(
@@ -125,6 +165,15 @@ impl Check<'_> {
         if !function.within_group.is_empty() && built_in::is_no_aggregate(&name) {
             let message = format!("`{name}` takes no WITHIN GROUP, which is for aggregates");
             self.wrong(function.name.span(), &message, "");
+        }
+        if ignores_nulls(function) && !PASS_OVER_NULLS.contains(&name.as_str()) {
+            let message = format!(
+                "`{name}` takes no IGNORE NULLS \
+                 (INVALID_SQL_SYNTAX.FUNCTION_WITH_UNSUPPORTED_SYNTAX)"
+            );
+            let help = "leave it out; first, last, any_value, nth_value, lag, lead, collect_list \
+                        and collect_set take it";
+            self.wrong(function.name.span(), &message, help);
         }
         if self.is_stream && RANDOM_SKETCHES.iter().any(|begin| name.starts_with(begin)) {
             let what = format!("over a stream `{name}`, which keeps some values by chance,");
@@ -219,6 +268,18 @@ impl Check<'_> {
             self.refuse(expr.span(), what, help);
         }
     }
+}
+
+/// Whether a call says IGNORE NULLS, behind its arguments or within the parentheses.
+fn ignores_nulls(function: &Function) -> bool {
+    let within = match &function.args {
+        FunctionArguments::List(list) => list.clauses.as_slice(),
+        _ => &[],
+    };
+    let is_said = |clause: &FunctionArgumentClause| {
+        matches!(clause, FunctionArgumentClause::IgnoreOrRespectNulls(NullTreatment::IgnoreNulls))
+    };
+    function.null_treatment == Some(NullTreatment::IgnoreNulls) || within.iter().any(is_said)
 }
 
 fn is_null_argument(argument: &FunctionArg) -> bool {

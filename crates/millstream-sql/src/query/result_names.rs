@@ -23,6 +23,8 @@ use super::frame::{Column, Frame, Relation};
 use super::naming::item_name;
 use super::places::{Place, parts_of, path, typed};
 use super::routines::template::Contents;
+use crate::diagnostic::Diagnostic;
+use crate::syntax::lexer::Lexed;
 
 /// Gives HAVING and GROUP BY ALL of a batch query the form in which DataFusion reads them as Spark
 /// does.
@@ -41,6 +43,37 @@ pub(super) fn settle(select: &mut Select, frame: &Frame) {
     if keeps_column {
         name_subquery(select);
     }
+}
+
+/// Refuses a name in HAVING that nothing but a text of the SELECT list has, which is called by its
+/// letters: to Spark it may be no name of a column.
+pub(super) fn check(lexed: &Lexed, select: &Select, frame: &Frame) -> Option<Diagnostic> {
+    let having = select.having.as_ref()?;
+    if frame.relations.iter().any(|one| one.columns.is_none()) {
+        return None;
+    }
+    let mut found = None;
+    any(having, |part| {
+        let Expr::Identifier(name) = part else { return false };
+        let is_called = |item: &&SelectItem| {
+            item_name(item).is_some_and(|own| own.eq_ignore_ascii_case(&name.value))
+        };
+        let mut items = select.projection.iter().filter(is_called).peekable();
+        let is_text = items.peek().is_some() && items.all(is_plain_text);
+        if is_text && columns(frame, name).next().is_none() {
+            found = Some(name.clone());
+        }
+        found.is_some()
+    });
+    let name = found?;
+    let message = format!("`{}` in HAVING is a text of the SELECT list, not a column", name.value);
+    let help = format!("give the text the name: '{0}' AS {0}", name.value);
+    Some(Diagnostic { span: lexed.span(name.span), ..Diagnostic::nowhere(message).help(help) })
+}
+
+fn is_plain_text(item: &SelectItem) -> bool {
+    let SelectItem::UnnamedExpr(Expr::Value(literal)) = item else { return false };
+    matches!(literal.value, Value::SingleQuotedString(_) | Value::DoubleQuotedString(_))
 }
 
 /// Gives a subquery that is all of FROM a name: DataFusion takes the alias of a column without a

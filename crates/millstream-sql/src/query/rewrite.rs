@@ -16,7 +16,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::ast::{
-    arguments_mut, function_name, generator_name, nested_calls, one_part, quoted_ident, take,
+    arguments, arguments_mut, function_name, generator_name, nested_calls, one_part, quoted_ident,
+    rename, take,
 };
 use super::casts::as_int;
 use super::frame::{Frame, Resolved};
@@ -26,13 +27,15 @@ use super::prepared::{ReadMode, TableRead};
 use super::scope::Scopes;
 use super::settings::Settings;
 use super::{
-    aggregates, blocks, casts, commuted, generators, grouping, hidden_sides, interval_columns,
-    intervals, lambda_calls, lateral, lateral_alias, lateral_values, laterals, legacy, like,
-    listagg, nearest_sides, operators, outer_aggregates, paths, percentiles, result_names, rows,
-    same_names, schema_calls, several_generators, sorting, stars, structs, time_literals, twins,
-    uncovered, units, using, variant_paths, wildcards, window_calls, words, wrong_fields,
+    aggregates, blocks, cast_twins, casts, commuted, generators, hidden_sides, in_sight,
+    interval_columns, intervals, lambda_calls, lateral, lateral_alias, lateral_values, laterals,
+    like, listagg, nearest_sides, offsets, operators, outer_aggregates, paths, percentiles,
+    result_names, rows, same_names, schema_calls, schema_names, several_generators, sorting, stars,
+    structs, time_literals, twins, uncovered, units, using, variant_paths, wildcards, window_calls,
+    words, wrong_fields,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::functions::collections::NO_ENTRIES;
 use crate::recursion::levels;
 use crate::syntax::lexer::Lexed;
 
@@ -152,6 +155,7 @@ impl VisitorMut for Rewriter<'_> {
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         casts::keep_in_values(&mut query.body);
         interval_columns::alike(&mut query.body);
+        cast_twins::tell_apart(query);
         self.frames.pop();
         self.depth -= 1;
         if let Some((with, known)) = self.taken.pop() {
@@ -185,7 +189,9 @@ impl VisitorMut for Rewriter<'_> {
             self.found.0.extend(moved.err());
         }
         using::spell_columns(select, &frame);
+        using::spell_stars(select, &frame);
         if self.is_batch {
+            self.found.0.extend(result_names::check(self.lexed, select, &frame));
             result_names::settle(select, &frame);
             select.having.iter_mut().for_each(blocks::as_condition);
             blocks::having_of_all_rows(select);
@@ -392,10 +398,10 @@ impl Rewriter<'_> {
         };
         let parts: Vec<Ident> = name.0.iter().filter_map(|part| part.as_ident().cloned()).collect();
         if let Some(relation) = one_part(&name).and_then(|name| self.frame().relation(&name)) {
-            if self.is_batch
-                && !self.is_outermost()
-                && let Some(items) = wildcards::of_natural_join(self.frame(), relation, &options)
-            {
+            let (frame, is_inner) = (self.frame(), self.is_batch && !self.is_outermost());
+            let joined = || wildcards::of_natural_join(frame, relation, &options);
+            let viewed = wildcards::of_lateral_view(frame, relation, &options, self.is_batch);
+            if let Some(items) = viewed.or_else(|| joined().filter(|_| is_inner)) {
                 return Ok(items);
             }
             if let Some(spelled) = &relation.name {
@@ -419,21 +425,15 @@ impl Rewriter<'_> {
 
     fn expression(&mut self, expr: &mut Expr) -> Result<(), Diagnostic> {
         if let Some(frame) = self.frames.last() {
-            window_calls::put_in(self.lexed, frame, expr)?;
-            legacy::rewrite(self.settings, expr);
-            grouping::named_id(frame, expr);
-            window_calls::fields_of_values(self.lexed, expr)?;
-            if let Expr::Function(function) = expr {
-                let is_alone = self.settings.counts_columns_of_one_table;
-                aggregates::columns_of_tables(frame, function, is_alone);
-                grouping::check_call(self.lexed, frame, function)?;
-                blocks::named_window(self.lexed, function)?;
-            }
+            in_sight::rewrite(self.lexed, frame, self.settings, expr)?;
         }
         rows::into_structs(expr);
         variant_paths::rewrite(self.lexed, expr)?;
         if let (true, Some(joined)) = (self.is_batch, listagg::distinct_in_order(expr)) {
             *expr = joined;
+        }
+        if let (true, Some(found)) = (self.is_batch, offsets::with_default_of_row(expr)) {
+            *expr = found;
         }
         aggregates::rewrite(self.lexed, expr)?;
         intervals::rewrite(self.lexed, expr, self.is_batch)?;
@@ -444,6 +444,7 @@ impl Rewriter<'_> {
         units::rewrite(self.lexed, expr)?;
         operators::of_bits(expr);
         structs::of_tuples(self.lexed, self.frames.last(), expr, self.is_batch)?;
+        structs::of_zipped(expr, self.is_batch);
         casts::rewrite(self.lexed, expr)?;
         match expr {
             Expr::Identifier(ident) => match self.merged_value(ident) {
@@ -492,6 +493,9 @@ impl Rewriter<'_> {
     fn call(&self, function: &mut Function) -> Result<(), Diagnostic> {
         if let Some(name) = generator_name(function) {
             return Err(generators::not_alone(self.lexed, function, &name));
+        }
+        if function_name(function) == "map" && arguments(function).next().is_none() {
+            rename(function, NO_ENTRIES);
         }
         schema_calls::write_out(function);
         intervals::frame_of_call(self.lexed, function)?;
@@ -569,13 +573,16 @@ impl Rewriter<'_> {
     /// Gives a path its declared spelling; one that DataFusion does not read becomes calls.
     fn compound(&self, parts: &mut Vec<Ident>) -> Result<Option<Expr>, Diagnostic> {
         if let Some(spelled) = self.parameter(&parts[0].value) {
-            let fields = parts.split_off(1);
             let parameter = Expr::Identifier(quoted_ident(spelled.clone(), parts[0].span));
-            return Ok(Some(nested_calls("get_field", parameter, fields)));
+            return Ok(Some(nested_calls("get_field", parameter, parts.split_off(1))));
         }
         let mut frames = self.frames.iter().rev();
         let found = frames.find_map(|frame| frame.resolve(parts).map(|found| (frame, found)));
-        let Some((frame, found)) = found else { return Ok(None) };
+        let Some((frame, found)) = found else {
+            let own = schema_names::before(self.lexed, &self.frames, parts)?;
+            parts.drain(..own);
+            return if own > 0 { self.compound(parts) } else { Ok(None) };
+        };
         if self.is_batch && frame.means_twins(parts) {
             return Err(twins::ambiguous(self.lexed, parts));
         }

@@ -180,7 +180,11 @@ impl Scopes {
                     SelectItemQualifiedWildcardKind::ObjectName(name),
                     options,
                 ) => {
-                    let all = frame.wildcard(name)?;
+                    let table = one_part(name);
+                    let joined = table
+                        .and_then(|table| using::of_table(&select.from, &frame.relations, &table));
+                    let joined = joined.filter(|columns| !columns.is_empty());
+                    let all = joined.or_else(|| frame.wildcard(name))?;
                     columns.extend(all.into_iter().filter(|one| !excepted(options, one)));
                 }
                 SelectItem::QualifiedWildcard(..) => return None,

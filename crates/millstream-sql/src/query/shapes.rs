@@ -11,9 +11,12 @@ use datafusion::sql::sqlparser::ast::{AccessExpr, Expr, Function, Ident, Value, 
 use super::ast::{arguments, function_name};
 use super::frame::Frame;
 use super::star_tokens::ALL_COLUMNS;
-use crate::functions::collections::map_of_texts;
+use crate::functions::binary_text::of_hex;
+use crate::functions::collections::{NO_ENTRIES, map_of_texts};
+use crate::functions::lambda_sorts::SORTED_BY;
 use crate::functions::records::{decoded_type, schema_text};
 use crate::functions::types::schema_of;
+use crate::functions::zipped::ZIPPED;
 use crate::types::planner::spark_type_of;
 use crate::types::{list_of, map_of};
 
@@ -100,6 +103,26 @@ fn of_struct(frame: &Frame, values: &[Expr]) -> Option<DataType> {
     Some(DataType::Struct(fields.collect::<Option<Vec<_>>>()?.into()))
 }
 
+/// The name of the field for an array among the arguments of `arrays_zip`.
+pub(super) fn zipped_name(at: usize, array: &Expr) -> String {
+    match array {
+        Expr::Identifier(name) => name.value.clone(),
+        Expr::CompoundIdentifier(parts) => {
+            parts.last().map(|part| part.value.clone()).unwrap_or_default()
+        }
+        _ => at.to_string(),
+    }
+}
+
+/// A struct of an element of each of the arrays, under their names.
+fn zipped<'a>(frame: &Frame, arrays: impl IntoIterator<Item = (String, &'a Expr)>) -> DataType {
+    let fields = arrays.into_iter().map(|(name, array)| match frame.data_type(array) {
+        Some(DataType::List(item)) => Field::new(name, item.data_type().clone(), true),
+        _ => Field::new(name, DataType::Null, true),
+    });
+    DataType::Struct(fields.collect())
+}
+
 /// The name of a field; none for `*`, which stands for several.
 fn named(ident: &Ident) -> Option<String> {
     (ident.value != ALL_COLUMNS).then(|| ident.value.clone())
@@ -134,16 +157,35 @@ fn any_literal(expr: &Expr) -> Option<ScalarValue> {
             Some(ScalarValue::from(text.as_str()))
         }
         Expr::Value(ValueWithSpan { value: Value::HexStringLiteral(digits), .. }) => {
-            let digits = digits.as_bytes().chunks(2);
-            let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-            Some(ScalarValue::Binary(Some(digits.map(byte).collect::<Option<_>>()?)))
+            Some(ScalarValue::Binary(Some(of_hex(digits)?)))
         }
         Expr::Value(ValueWithSpan { value: Value::Null, .. }) => Some(ScalarValue::Null),
+        Expr::Function(function) if is_map_without_entries(function) => Some(ScalarValue::Null),
         Expr::Function(function) if function_name(function) == "map" => {
             map_of_texts(&arguments(function).map(literal).collect::<Option<Vec<_>>>()?)
         }
         _ => None,
     }
+}
+
+/// Whether a call is `map()`, which says no options.
+fn is_map_without_entries(function: &Function) -> bool {
+    let name = function_name(function);
+    (name == "map" || name == NO_ENTRIES) && arguments(function).next().is_none()
+}
+
+/// The type of what a function takes out of an array or a map.
+fn of_part(name: &str, whole: DataType) -> Option<DataType> {
+    Some(match (name, whole) {
+        ("map_keys", DataType::Map(entries, _)) => list_of(key_of(&entries)?),
+        ("map_values", DataType::Map(entries, _)) => list_of(value_of(&entries)?),
+        ("map_entries", DataType::Map(entries, _)) => list_of(entries.data_type().clone()),
+        ("element_at" | "try_element_at" | "get", DataType::Map(entries, _)) => value_of(&entries)?,
+        ("element_at" | "try_element_at" | "get" | "flatten", DataType::List(item)) => {
+            item.data_type().clone()
+        }
+        _ => return None,
+    })
 }
 
 fn of_call(frame: &Frame, function: &Function) -> Option<DataType> {
@@ -170,7 +212,7 @@ fn of_call(frame: &Frame, function: &Function) -> Option<DataType> {
         }
         ("array", _) => list_of(unknown(0)),
         ("array_agg" | "collect_list" | "collect_set", [_]) => list_of(unknown(0)),
-        ("map", _) => map_of(unknown(0), unknown(1)),
+        ("map" | NO_ENTRIES, _) => map_of(unknown(0), unknown(1)),
         ("str_to_map", _) => map_of(DataType::Utf8, DataType::Utf8),
         ("map_from_arrays", [_, _]) => {
             let item = |at: usize| match of(at) {
@@ -181,34 +223,25 @@ fn of_call(frame: &Frame, function: &Function) -> Option<DataType> {
         }
         ("map_from_entries", [_]) => map_of(DataType::Null, DataType::Null),
         ("map_concat", _) => of(0).unwrap_or_else(|| map_of(DataType::Null, DataType::Null)),
-        ("map_keys", [_]) => match of(0)? {
-            DataType::Map(entries, _) => list_of(key_of(&entries)?),
-            _ => return None,
-        },
-        ("map_values", [_]) => match of(0)? {
-            DataType::Map(entries, _) => list_of(value_of(&entries)?),
-            _ => return None,
-        },
-        ("map_entries", [_]) => match of(0)? {
-            DataType::Map(entries, _) => list_of(entries.data_type().clone()),
-            _ => return None,
-        },
-        ("element_at" | "try_element_at" | "get", [_, _]) => match of(0)? {
-            DataType::List(item) => item.data_type().clone(),
-            DataType::Map(entries, _) => value_of(&entries)?,
-            _ => return None,
-        },
+        (name @ ("map_keys" | "map_values" | "map_entries" | "flatten"), [_])
+        | (name @ ("element_at" | "try_element_at" | "get"), [_, _]) => of_part(name, of(0)?)?,
         (
-            "slice" | "sort_array" | "array_sort" | "array_distinct" | "array_union"
+            SORTED_BY | "slice" | "sort_array" | "array_sort" | "array_distinct" | "array_union"
             | "array_remove" | "array_except" | "array_intersect" | "array_compact" | "reverse"
             | "shuffle" | "coalesce" | "nvl" | "ifnull" | "first" | "last" | "any_value" | "min"
             | "max",
             _,
         ) => of(0)?,
-        ("flatten", [_]) => match of(0)? {
-            DataType::List(item) => item.data_type().clone(),
-            _ => return None,
-        },
+        ("arrays_zip", _) => {
+            let arrays = args.iter().enumerate();
+            list_of(zipped(frame, arrays.map(|(at, array)| (zipped_name(at, array), *array))))
+        }
+        (ZIPPED, _) => {
+            let (pairs, []) = args.as_chunks::<2>() else { return None };
+            let arrays =
+                pairs.iter().map(|[name, array]| Some((literal(name)?.to_owned(), *array)));
+            list_of(zipped(frame, arrays.collect::<Option<Vec<_>>>()?))
+        }
         ("split", _) => DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true))),
         _ => return None,
     })

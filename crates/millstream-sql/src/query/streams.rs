@@ -21,6 +21,7 @@ use super::{dialects, scripts};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::cursor::{Cursor, Name};
 use crate::syntax::lexer::{Lexed, Lexeme, SparkDialect};
+use crate::types::planner::WRITTEN;
 use crate::values::interval::{is_unit, parse_duration};
 
 /// The first key of `DISTINCT ON (...) WITHIN WATERMARK`.
@@ -506,7 +507,12 @@ impl Extraction<'_> {
         })?;
         // The smallest number of a type has no positive counterpart.
         let sign = if sign && self.eat_minus() { "-" } else { "" };
-        let cast = format!("CAST('{sign}{}' AS {type_name})", number.digits);
+        // Written so that the cast is known from one in the text.
+        let written = match type_name.as_str() {
+            "BIGINT" | "SMALLINT" => format!("({WRITTEN})"),
+            _ => String::new(),
+        };
+        let cast = format!("CAST('{sign}{}' AS {type_name}{written})", number.digits);
         let tokens = Tokenizer::new(&SparkDialect::default(), &cast).tokenize();
         let at = number.at;
         for token in tokens.expect("a cast of a number can be read") {

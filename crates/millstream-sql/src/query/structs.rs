@@ -5,11 +5,13 @@ use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Spanned};
 use datafusion::sql::sqlparser::tokenizer;
 
-use super::ast::{arguments_mut, call, quoted_ident, text};
+use super::ast::{arguments, arguments_mut, call, function_name, quoted_ident, text};
 use super::casts::as_int;
 use super::frame::{Frame, Relation};
+use super::shapes::zipped_name;
 use super::star_tokens::ALL_COLUMNS;
 use crate::diagnostic::Diagnostic;
+use crate::functions::zipped::ZIPPED;
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
 
@@ -41,7 +43,8 @@ pub(super) fn of_tuple(
     Ok(())
 }
 
-/// Such values among the arguments of a call, and as that of a lambda function.
+/// Such values among the arguments of a call, as that of a lambda function, and on both sides of
+/// `IN`, where the names of fields decide which types go together.
 pub(super) fn of_tuples(
     lexed: &Lexed,
     frame: Option<&Frame>,
@@ -53,8 +56,27 @@ pub(super) fn of_tuples(
             arguments_mut(call).try_for_each(|value| of_tuple(lexed, frame, value, is_batch))
         }
         Expr::Lambda(lambda) => of_tuple(lexed, frame, &mut lambda.body, is_batch),
+        Expr::InList { expr, list, .. } => std::iter::once(expr.as_mut())
+            .chain(list)
+            .try_for_each(|value| of_tuple(lexed, frame, value, is_batch)),
         _ => Ok(()),
     }
+}
+
+/// `arrays_zip(a, b.c)` with the names of the fields of its structs: those of columns and fields,
+/// and the number of anything else. Over a stream they keep the names that they had.
+pub(super) fn of_zipped(expr: &mut Expr, is_batch: bool) {
+    let Expr::Function(function) = &*expr else { return };
+    if !is_batch || function_name(function) != "arrays_zip" {
+        return;
+    }
+    let span = function.name.span();
+    let named = arguments(function).enumerate().flat_map(|(at, array)| {
+        let name = zipped_name(at, array);
+        [text(name, span), array.clone()]
+    });
+    let named = named.collect();
+    *expr = call(ZIPPED, named, span);
 }
 
 /// Names and values in turn.

@@ -1,9 +1,10 @@
 //! `TIME '12:30:00'` as a call that gives the time; to DataFusion it would be a cast, and there are
 //! no casts to TIME.
 //!
-//! `DATE 'today'` and its like as calls too. Only a literal can have such a word, a cast cannot. A
-//! stream goes on for days, in which Spark keeps the day that the query began on; so over a stream
-//! the word is refused, as a text that is no date.
+//! `DATE 'today'` and its like as calls too, and `CAST('today' AS DATE)`: only a text that stands
+//! in the query can be such a word, a column cannot. A stream goes on for days, in which Spark
+//! keeps the day that the query began on; so over a stream the word is refused, as a text that is
+//! no date.
 
 use datafusion::sql::sqlparser::ast::{
     DataType, Expr, Spanned, TimezoneInfo, TypedString, Value, ValueWithSpan,
@@ -45,10 +46,17 @@ fn time_alone(expr: &mut Expr) {
 
 /// A DATE or a TIMESTAMP of which a word says when it is.
 fn word_of_time(expr: &mut Expr, is_batch: bool) {
-    let Expr::TypedString(TypedString { data_type, value: literal, .. }) = expr else { return };
-    let is_date = match data_type {
-        DataType::Date => true,
-        DataType::Timestamp(None, TimezoneInfo::None) => false,
+    let (data_type, literal) = match expr {
+        Expr::TypedString(TypedString { data_type, value: literal, .. }) => (data_type, literal),
+        Expr::Cast { expr: of, data_type, .. } => match of.as_mut() {
+            Expr::Value(literal) => (data_type, literal),
+            _ => return,
+        },
+        _ => return,
+    };
+    let is_date = match data_type.to_string().to_uppercase().trim_matches('`') {
+        "DATE" => true,
+        "TIMESTAMP" | "TIMESTAMP_LTZ" | "TIMESTAMP_NTZ" => false,
         _ => return,
     };
     let (span, data_type) = (literal.span, data_type.clone());
@@ -65,10 +73,7 @@ fn word_of_time(expr: &mut Expr, is_batch: bool) {
             return;
         }
         _ if !is_batch => return,
-        "now" if !is_date => {
-            *expr = call("current_timestamp", Vec::new(), span);
-            return;
-        }
+        "now" if !is_date => call("current_timestamp", Vec::new(), span),
         "now" | "today" => today(),
         "tomorrow" => call("date_add", vec![today(), number("1", span)], span),
         "yesterday" => call("date_sub", vec![today(), number("1", span)], span),

@@ -4,17 +4,20 @@
 //! side are kept, and the first that is not NULL of a FULL JOIN. DataFusion takes the left one
 //! always, and compares names with regard to case. So where that matters the joins get conditions,
 //! and `k` and `*` become what they stand for.
+//!
+//! Such columns come first in `*`, in the order of USING, and those of a table first in `t.*`; to
+//! DataFusion each stays among those of the table whose name comes first in the alphabet.
 
 use std::collections::{HashMap, HashSet};
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, JoinConstraint, JoinOperator, ObjectNamePart, Select, SelectItem,
-    TableFactor, TableWithJoins, Value, ValueWithSpan,
+    SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, Value, ValueWithSpan,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::ast::{any, binary, call, one_part, qualified, quoted_ident};
-use super::frame::{Frame, Relation, Visible};
+use super::frame::{Column, Frame, Relation, Visible};
 use super::laterals;
 use super::wildcards::excepts;
 
@@ -22,6 +25,8 @@ use super::wildcards::excepts;
 pub(crate) struct Joined {
     /// The columns.
     pub(crate) columns: Vec<Visible>,
+    /// Columns that only `t.k` and `t.*` have, since a join has made them and others one.
+    hidden: Vec<Visible>,
     /// For each join, the condition that USING or NATURAL stands for.
     conditions: Vec<Option<Expr>>,
     /// Whether DataFusion cannot read them: a NATURAL JOIN has found several columns of a name on
@@ -63,13 +68,14 @@ pub(crate) fn joined(from: &[TableWithJoins], relations: &[Relation]) -> Option<
     if !merges(from) || (from.len() > 1 && !laterals::has_lateral(from)) {
         return None;
     }
-    let mut all = Joined { columns: Vec::new(), conditions: Vec::new(), is_beyond: false };
+    let mut all = Joined::of(Vec::new());
     let mut rest = relations;
     for tables in from {
         let (own, others) = rest.split_at_checked(tables.joins.len() + 1)?;
         rest = others;
         let chain = chain(tables, own)?;
         all.columns.extend(chain.columns);
+        all.hidden.extend(chain.hidden);
         all.conditions.extend(chain.conditions);
         all.is_beyond |= chain.is_beyond;
     }
@@ -84,54 +90,145 @@ fn chain(tables: &TableWithJoins, relations: &[Relation]) -> Option<Joined> {
         return None;
     }
     if let [only] = relations {
-        let (columns, conditions) = (of_one(only)?, Vec::new());
-        return Some(Joined { columns, conditions, is_beyond: false });
+        return Some(Joined::of(of_one(only)?));
     }
     let (first, rest) = relations.split_first()?;
-    let (mut left, mut conditions, mut is_beyond) = (of_relation(first)?, Vec::new(), false);
+    let mut left = Joined::of(of_relation(first)?);
     let mut merges: HashMap<String, usize> = HashMap::new();
     for (join, relation) in tables.joins.iter().zip(rest) {
-        let right = of_relation(relation)?;
-        let names = match join_constraint!(&join.join_operator) {
+        left.join(&join.join_operator, of_relation(relation)?, &mut merges)?;
+    }
+    Some(left)
+}
+
+impl Joined {
+    fn of(columns: Vec<Visible>) -> Self {
+        Self { columns, hidden: Vec::new(), conditions: Vec::new(), is_beyond: false }
+    }
+
+    /// Adds a relation; `merges` counts the joins that make one column of two, by its name.
+    fn join(
+        &mut self,
+        operator: &JoinOperator,
+        right: Vec<Visible>,
+        merges: &mut HashMap<String, usize>,
+    ) -> Option<()> {
+        let left = std::mem::take(&mut self.columns);
+        let names = match join_constraint!(operator) {
             Some(JoinConstraint::Using(names)) => {
                 names.iter().map(one_part).collect::<Option<Vec<_>>>()?
             }
             Some(JoinConstraint::Natural) => common_names(&left, &right),
             _ => Vec::new(),
         };
-        let is_using =
-            matches!(join_constraint!(&join.join_operator), Some(JoinConstraint::Using(_)));
-        let mut merged = Vec::new();
-        let mut condition: Option<Expr> = None;
+        let is_using = matches!(join_constraint!(operator), Some(JoinConstraint::Using(_)));
+        let mut pairs = Vec::with_capacity(names.len());
         for name in &names {
             let only = find(&left, name);
             let count = merges.entry(name.to_lowercase()).or_default();
             *count += 1;
-            is_beyond |= only.is_none() || *count > MERGES_MAX;
+            self.is_beyond |= only.is_none() || *count > MERGES_MAX;
             // Spark's NATURAL takes the first of several.
             let first = only.or_else(|| first_of(&left, name).filter(|_| !is_using));
-            let (one, other) = (first?, find(&right, name)?);
-            let equal = binary(one.value.clone(), BinaryOperator::Eq, other.value.clone());
-            condition = Some(match condition {
-                Some(before) => binary(before, BinaryOperator::And, equal),
-                None => equal,
-            });
-            merged.push(merge(&join.join_operator, one, other));
+            pairs.push((first?, find(&right, name)?));
         }
+        self.conditions.push(condition(&pairs));
+        let merged: Vec<Visible> =
+            pairs.iter().map(|(one, other)| merge(operator, one, other)).collect();
+        let mut hidden = hidden(operator, &pairs);
+        hidden.append(&mut self.hidden);
+        self.hidden = hidden;
         let is_key =
             |one: &Visible| names.iter().any(|name| name.eq_ignore_ascii_case(&one.column.name));
         let mut taken = HashSet::new();
-        let others = left.into_iter().filter(|one| {
+        let others = left.iter().filter(|one| {
             let is_taken = is_key(one) && taken.insert(one.column.name.to_lowercase());
             !is_taken
         });
-        let others: Vec<Visible> = others.collect();
-        let right =
-            right.into_iter().filter(|one| !is_key(one) && !hides_right(&join.join_operator));
-        left = merged.into_iter().chain(others).chain(right).collect();
-        conditions.push(condition);
+        let others = others.cloned().map(|mut one| {
+            // To DataFusion the name could be that of the hidden side as well.
+            one.is_merged |= hides_right(operator) && first_of(&right, &one.column.name).is_some();
+            one
+        });
+        let shown = right.iter().filter(|one| !is_key(one) && !hides_right(operator)).cloned();
+        self.columns = merged.into_iter().chain(others).chain(shown).collect();
+        Some(())
     }
-    Some(Joined { columns: left, conditions, is_beyond })
+}
+
+/// What USING or NATURAL stands for, whose columns are `pairs`.
+fn condition(pairs: &[(&Visible, &Visible)]) -> Option<Expr> {
+    let equal = pairs
+        .iter()
+        .map(|(one, other)| binary(one.value.clone(), BinaryOperator::Eq, other.value.clone()));
+    equal.reduce(|before, equal| binary(before, BinaryOperator::And, equal))
+}
+
+/// The columns that a join hides, of those that it has made one of two each.
+fn hidden(operator: &JoinOperator, pairs: &[(&Visible, &Visible)]) -> Vec<Visible> {
+    let left = || pairs.iter().map(|(left, _)| (*left).clone());
+    let right = || pairs.iter().map(|(_, right)| (*right).clone());
+    match operator {
+        JoinOperator::Right(_) | JoinOperator::RightOuter(_) => left().collect(),
+        JoinOperator::FullOuter(_) => left().chain(right()).collect(),
+        operator if hides_right(operator) => Vec::new(),
+        _ => right().collect(),
+    }
+}
+
+/// The columns of `t.*` in their order, where a join of `from` makes columns of two.
+pub(crate) fn of_table(
+    from: &[TableWithJoins],
+    relations: &[Relation],
+    table: &str,
+) -> Option<Vec<Column>> {
+    let Joined { columns, hidden, .. } = joined(from, relations)?;
+    let of_table = hidden.into_iter().chain(columns).filter(|one| match &one.value {
+        Expr::CompoundIdentifier(parts) => {
+            parts.first().is_some_and(|first| first.value.eq_ignore_ascii_case(table))
+        }
+        _ => false,
+    });
+    // The name of a column that a join has made is that of one side.
+    let columns = of_table.filter_map(|one| match &one.value {
+        Expr::CompoundIdentifier(parts) => {
+            let name = parts.last()?.value.clone();
+            Some(Column { name, ..one.column })
+        }
+        _ => None,
+    });
+    Some(columns.collect())
+}
+
+/// Takes `t.*` of a plain `select` apart, where a join that makes columns of two moves some of them
+/// to the front.
+pub(crate) fn spell_stars(select: &mut Select, frame: &Frame) {
+    if !merges(&select.from) {
+        return;
+    }
+    for at in (0..select.projection.len()).rev() {
+        let SelectItem::QualifiedWildcard(
+            SelectItemQualifiedWildcardKind::ObjectName(name),
+            options,
+        ) = &select.projection[at]
+        else {
+            continue;
+        };
+        let relation = one_part(name).and_then(|name| frame.relation(&name));
+        let Some((relation, table)) = relation.and_then(|it| Some((it, it.name.as_ref()?))) else {
+            continue;
+        };
+        let Some(columns) = of_table(&select.from, &frame.relations, table) else { continue };
+        let names = columns.iter().map(|column| &column.name);
+        let is_in_order = names.eq(relation.columns.iter().flatten().map(|column| &column.name));
+        if columns.is_empty() || is_in_order || options.opt_replace.is_some() {
+            continue;
+        }
+        let kept = columns.iter().filter(|column| !excepts(options, &column.name));
+        let items = kept.map(|column| SelectItem::UnnamedExpr(qualified(table, &column.name)));
+        let items: Vec<SelectItem> = items.collect();
+        select.projection.splice(at..=at, items);
+    }
 }
 
 /// The names of columns that both sides of a NATURAL JOIN have, each once.
@@ -187,14 +284,15 @@ fn first_of<'a>(columns: &'a [Visible], name: &str) -> Option<&'a Visible> {
 }
 
 fn merge(operator: &JoinOperator, left: &Visible, right: &Visible) -> Visible {
-    let value = match operator {
-        JoinOperator::Right(_) | JoinOperator::RightOuter(_) => right.value.clone(),
+    let (of, value) = match operator {
+        JoinOperator::Right(_) | JoinOperator::RightOuter(_) => (right, right.value.clone()),
         JoinOperator::FullOuter(_) => {
-            call("coalesce", vec![left.value.clone(), right.value.clone()], Span::empty())
+            let values = vec![left.value.clone(), right.value.clone()];
+            (left, call("coalesce", values, Span::empty()))
         }
-        _ => left.value.clone(),
+        _ => (left, left.value.clone()),
     };
-    Visible { column: left.column.clone(), value, is_merged: true }
+    Visible { column: of.column.clone(), value, is_merged: true }
 }
 
 /// What the columns of `select` are, where DataFusion would read its joins otherwise.
@@ -204,7 +302,22 @@ pub(crate) fn read_otherwise(select: &Select, relations: &[Relation]) -> Option<
         return None;
     }
     let joined = joined(&select.from, relations)?;
-    (joined.is_beyond || is_read_otherwise(only, relations)).then_some(joined.columns)
+    let is_star = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
+    let is_otherwise = joined.is_beyond
+        || is_read_otherwise(only, relations)
+        || only.joins.iter().any(|join| hides_right(&join.join_operator))
+        || (select.projection.iter().any(is_star) && is_moved(&joined, relations));
+    is_otherwise.then_some(joined.columns)
+}
+
+/// Whether DataFusion has the columns of `*` in another order: those that joins make of two where
+/// the table has them whose name comes first.
+fn is_moved(joined: &Joined, relations: &[Relation]) -> bool {
+    let Some((first, others)) = relations.split_first() else { return false };
+    let merged = joined.columns.iter().filter(|one| one.is_merged);
+    let places = merged.zip(first.columns.iter().flatten());
+    let mut places = places.map(|(one, column)| one.column.name == column.name);
+    others.iter().any(|other| other.name < first.name) || places.any(|is_first| !is_first)
 }
 
 /// What the columns of `select` are, where its joins make columns of two, as in

@@ -113,6 +113,26 @@ pub(crate) fn of_natural_join(
     Some(kept.map(|column| SelectItem::UnnamedExpr(qualified(name, &column.name))).collect())
 }
 
+/// The columns of `v.*` and `t.*` where one subquery has those of the table `t` and those of its
+/// LATERAL VIEW `v`. Over a stream `t.*` keeps the columns that it had, which are all of them.
+pub(super) fn of_lateral_view(
+    frame: &Frame,
+    relation: &Relation,
+    options: &WildcardAdditionalOptions,
+    is_batch: bool,
+) -> Option<Vec<SelectItem>> {
+    let has_views = frame.relations.iter().any(|other| other.within.is_some());
+    let is_part = relation.within.is_some() || (is_batch && has_views);
+    if !is_part || options.opt_replace.is_some() {
+        return None;
+    }
+    let subquery = relation.within.as_ref().or(relation.name.as_ref())?;
+    let columns = relation.columns.iter().flatten();
+    let kept = columns.filter(|column| !excepted(options, column));
+    let items = kept.map(|column| SelectItem::UnnamedExpr(qualified(subquery, &column.name)));
+    relation.columns.as_ref().map(|_| items.collect())
+}
+
 /// The expression that takes the place of a column.
 pub(crate) fn replacement<'a>(
     options: &'a WildcardAdditionalOptions,

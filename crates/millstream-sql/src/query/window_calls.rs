@@ -7,8 +7,8 @@
 
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Expr, Function, GroupByExpr, Ident, Select, SelectItem, Spanned, UnaryOperator,
-    Value, ValueWithSpan,
+    AccessExpr, DataType as SqlType, Expr, Function, GroupByExpr, Ident, Select, SelectItem,
+    Spanned, UnaryOperator, Value, ValueWithSpan,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
@@ -274,7 +274,7 @@ fn length_us(lexed: &Lexed, length: &Expr, name: &str) -> Result<i64, Diagnostic
 fn whole_number(expr: &Expr) -> Option<i64> {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) => digits.parse().ok(),
-        Expr::Cast { expr, data_type, .. } if data_type.to_string() == "BIGINT" => {
+        Expr::Cast { expr, data_type: SqlType::BigInt(_), .. } => {
             literal_text(expr).and_then(|digits| digits.parse().ok())
         }
         _ => None,

@@ -15,6 +15,9 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use crate::functions::{BatchClock, register};
 use crate::recursion::LimitedRecursion;
 
+/// Where ORDER BY puts NULLs: first when it ascends, last when it descends.
+pub(crate) const NULL_ORDERING: &str = "nulls_min";
+
 /// A session with Spark's functions and no tables.
 pub fn session(config: SessionConfig, clock: &BatchClock) -> SessionContext {
     SessionContext::new_with_state(state(config, Arc::default(), clock))
@@ -54,6 +57,7 @@ pub fn config() -> SessionConfig {
     // exact spelling.
     options.sql_parser.enable_ident_normalization = false;
     options.sql_parser.collect_spans = true;
+    options.sql_parser.default_null_ordering = NULL_ORDERING.into();
     options.sql_parser.dialect = Dialect::Databricks;
     // Spark's names: what DataFusion calls Utf8View is a STRING like any other.
     options.sql_parser.map_string_types_to_utf8view = false;

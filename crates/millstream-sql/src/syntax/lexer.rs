@@ -105,12 +105,14 @@ impl Dialect for SparkDialect {
     fn supports_bitwise_shift_operators(&self) -> bool {
         true
     }
-    /// Shifts bind closer than `&`, `^` and `|`, and less than sums; `v:a` as close as `v::INT`.
+    /// Shifts bind closer than `&`, `^` and `|`, and less than sums; `||` binds as sums do, and
+    /// `v:a` as close as `v::INT`.
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
         match parser.peek_token_ref().token {
             Token::ShiftLeft | Token::ShiftRight => {
                 Some(Ok(self.prec_value(Precedence::PlusMinus) - 1))
             }
+            Token::StringConcat => Some(Ok(self.prec_value(Precedence::PlusMinus))),
             Token::Colon => match parser.peek_nth_token_ref(1).token {
                 Token::Word(_) | Token::LBracket => {
                     Some(Ok(self.prec_value(Precedence::DoubleColon)))

@@ -33,7 +33,7 @@ pub(crate) const SET_OPERATORS: &[&str] = &["UNION", "EXCEPT", "INTERSECT", "MIN
 /// Set operators one after the other.
 const UNIONS_MAX: usize = 250;
 /// Joins and lateral views one after the other.
-const JOINS_MAX: usize = 100;
+pub(crate) const JOINS_MAX: usize = 100;
 const JOINS: &str = "joins and lateral views in a row";
 const DIVIDE: &str = "divide the query into several, with a table between them";
 /// Columns that one SELECT or table lists.

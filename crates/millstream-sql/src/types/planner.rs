@@ -12,6 +12,13 @@ use super::{
     INTERVAL_FIELDS, TIME_HELP, collations, list_of, map_of, parse_column_ddl, parse_type_ddl,
 };
 
+/// What stands in parentheses behind the type of `12L` and `12S`, which are casts of their digits
+/// to DataFusion. A cast in the text has no such type.
+pub(crate) const WRITTEN: u64 = u64::MAX;
+/// What the field of such a cast is called. Beside a DECIMAL a number in the text has as many
+/// digits as are written, and a cast as many as its type.
+pub(crate) const WRITTEN_NUMBER: &str = "written";
+
 /// Reads type names as Spark does.
 #[derive(Debug)]
 pub(crate) struct SparkTypes;
@@ -21,9 +28,21 @@ impl TypePlanner for SparkTypes {
         if let ast::DataType::Interval { fields, .. } = sql_type {
             return Ok(fields.as_ref().map(interval));
         }
+        if let Some(of) = written(sql_type) {
+            return Ok(Some(FieldRef::new(Field::new(WRITTEN_NUMBER, of, true))));
+        }
         let mut collations = Vec::new();
         let field = Field::new("", type_of(sql_type, &mut collations)?, true);
         Ok(Some(FieldRef::new(collations::with(field, &collations))))
+    }
+}
+
+/// The type of a number with a letter behind it.
+fn written(sql_type: &ast::DataType) -> Option<DataType> {
+    match sql_type {
+        ast::DataType::BigInt(Some(WRITTEN)) => Some(DataType::Int64),
+        ast::DataType::SmallInt(Some(WRITTEN)) => Some(DataType::Int16),
+        _ => None,
     }
 }
 
@@ -47,6 +66,9 @@ pub(crate) fn spark_type_of(sql_type: &ast::DataType) -> Result<DataType> {
 
 /// The same; the collations of its STRINGs are added to `collations`.
 fn type_of(sql_type: &ast::DataType, collations: &mut Vec<Collation>) -> Result<DataType> {
+    if let Some(of) = written(sql_type) {
+        return Ok(of);
+    }
     match sql_type {
         ast::DataType::Time(..) => plan_err!("there are no casts to TIME: {TIME_HELP}"),
         ast::DataType::Array(ast::ArrayElemTypeDef::AngleBracket(element)) => {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use chrono::NaiveDate;
 
 pub(crate) use super::microseconds::{DAY_US, SECOND_US, naive};
-use super::zone::{Zone, zone_offset_us};
+use super::zone::{Zone, long_name, zone_offset_us};
 
 /// Days since the epoch of a civil date, or `None` if there is no such day.
 ///
@@ -62,23 +62,27 @@ pub(crate) fn months_later(days: i32, months: i32) -> Option<i32> {
     days_of(year, month, day.min(month_length(year, month)))
 }
 
+/// Without what Spark passes over around dates and times.
+fn bare(text: &str) -> &str {
+    text.trim_matches(|char: char| char <= ' ' || char == '\u{7F}')
+}
+
 /// Reads a date as a cast from STRING does: `yyyy[-M[-d]]`, then nothing, or `T` or a space and
 /// anything. Only a whole date can have something behind it.
 pub(crate) fn parse_date(text: &str) -> Option<i32> {
-    let text = text.trim();
-    let mut reader = DigitReader::new(text);
+    let mut reader = DigitReader::new(bare(text));
     let days = reader.date(7)?;
-    let is_whole = || text[1..reader.at].bytes().filter(|byte| *byte == b'-').count() == 2;
     match reader.peek() {
         None => Some(days),
-        Some(b'T' | b' ') => is_whole().then_some(days),
+        Some(b'T' | b' ') => reader.is_behind_day().then_some(days),
         Some(_) => None,
     }
 }
 
 /// Reads a timestamp as a cast from STRING to TIMESTAMP does: `yyyy[-M[-d]]`, then `T` or a space
-/// and `H[:m[:s[.fraction]]]`, then a zone (`Z`, `+hh:mm`, `UTC`, a region); without a zone, UTC.
-/// The fraction may have nine digits, of which six count.
+/// and `H[:m[:s[.fraction]]]`, then a zone (`Z`, `+hh:mm`, `UTC`, `PST`, a region); without a zone,
+/// UTC. Only a whole date can have a time, and only one with seconds a zone. Of the fraction six
+/// digits count.
 pub(crate) fn parse_timestamp(text: &str) -> Option<i64> {
     parse_timestamp_in(text, &Zone::UTC)
 }
@@ -87,19 +91,19 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<i64> {
 /// zone of a text without one.
 pub(crate) fn parse_timestamp_in(text: &str, session: &Zone) -> Option<i64> {
     let (local, zone) = parse_local(text)?;
-    match zone.trim() {
+    match bare(zone) {
         "" => session.moment_of(local),
         "Z" | "UTC" | "GMT" => Some(local),
-        zone => local.checked_sub(zone_offset_us(zone, local)?),
+        zone => local.checked_sub(zone_offset_us(long_name(zone), local)?),
     }
 }
 
 /// Reads a TIMESTAMP_NTZ: as [`parse_timestamp`], with any zone checked and ignored.
 pub(crate) fn parse_timestamp_ntz(text: &str) -> Option<i64> {
     let (local, zone) = parse_local(text)?;
-    match zone.trim() {
+    match bare(zone) {
         "" | "Z" | "UTC" | "GMT" => {}
-        zone => drop(zone_offset_us(zone, local)?),
+        zone => drop(zone_offset_us(long_name(zone), local)?),
     }
     Some(local)
 }
@@ -107,27 +111,64 @@ pub(crate) fn parse_timestamp_ntz(text: &str) -> Option<i64> {
 /// Reads a TIMESTAMP_NTZ as CSV has it: with a zone it is none.
 pub(crate) fn parse_timestamp_without_zone(text: &str) -> Option<i64> {
     let (local, zone) = parse_local(text)?;
-    zone.trim().is_empty().then_some(local)
+    bare(zone).is_empty().then_some(local)
 }
 
 /// The local time as microseconds, and the text after it.
 fn parse_local(text: &str) -> Option<(i64, &str)> {
-    let text = text.trim();
+    let text = bare(text);
     let mut reader = DigitReader::new(text);
     let days = reader.date(6)?;
-    let mut time = 0;
-    match reader.peek() {
-        None => {}
-        Some(b'T' | b' ') => {
+    let time = match reader.peek() {
+        None => 0,
+        Some(b'T' | b' ') if reader.is_behind_day() => {
             reader.at += 1;
-            if reader.peek().is_some() {
-                time = reader.time()?;
+            let read = reader.time()?;
+            if !read.has_seconds && reader.peek().is_some() {
+                return None;
             }
+            read.us
         }
         Some(_) => return None,
+    };
+    // The day of the earliest time begins before it.
+    let local = i128::from(days) * i128::from(DAY_US) + i128::from(time);
+    Some((i64::try_from(local).ok()?, &text[reader.at..]))
+}
+
+/// A time without a date that a cast to TIMESTAMP takes: digits and a colon, or `T` as the first
+/// letter of all, and what follows. What it is called behind the `T`.
+pub(crate) fn time_alone(text: &str) -> Option<&str> {
+    if let Some(time) = text.strip_prefix('T') {
+        return Some(time);
     }
-    let local = i64::from(days).checked_mul(DAY_US)?.checked_add(time)?;
-    Some((local, &text[reader.at..]))
+    let text = text.trim_start();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let is_hour = matches!(digits, 1 | 2) && text.as_bytes().get(digits) == Some(&b':');
+    is_hour.then_some(text)
+}
+
+/// The text of a [`time_alone`] with the date that its zone, or else the zone `session`, has at
+/// `now`, microseconds since the epoch. `None` if it is none.
+pub(crate) fn dated(text: &str, now: i64, session: &Zone) -> Option<String> {
+    let time = time_alone(text)?;
+    let undated = format!("1970-01-01T{time}");
+    let local = match parse_local(&undated)?.1.trim() {
+        "" => session.clock_at(now)?,
+        zone => Zone::named(long_name(zone))?.clock_at(now)?,
+    };
+    let mut whole = String::with_capacity(undated.len());
+    write_date(local.div_euclid(DAY_US) as i32, &mut whole);
+    whole.push('T');
+    whole.push_str(time);
+    Some(whole)
+}
+
+/// A time of a day that was read.
+struct TimeRead {
+    /// Microseconds since midnight.
+    us: i64,
+    has_seconds: bool,
 }
 
 /// Reads digits and separators.
@@ -184,19 +225,27 @@ impl<'a> DigitReader<'a> {
         days_of(if negative { -year } else { year }, month, day)
     }
 
-    /// Microseconds since midnight.
-    fn time(&mut self) -> Option<i64> {
+    /// Whether what has been read is a date with its month and its day.
+    fn is_behind_day(&self) -> bool {
+        self.bytes[1..self.at].iter().filter(|byte| **byte == b'-').count() == 2
+    }
+
+    /// A time of a day. A fraction is one of seconds.
+    fn time(&mut self) -> Option<TimeRead> {
         let hour = self.number(1, 2)?;
-        let minute = if self.follows(b':') { self.number(1, 2)? } else { 0 };
-        let second = if self.follows(b':') { self.number(1, 2)? } else { 0 };
-        let fraction = if self.follows(b'.') { self.fraction()? } else { 0 };
+        let minute = if self.follows(b':') { Some(self.number(1, 2)?) } else { None };
+        let has_seconds = minute.is_some() && self.follows(b':');
+        let second = if has_seconds { self.number(1, 2)? } else { 0 };
+        let fraction = if has_seconds && self.follows(b'.') { self.fraction() } else { 0 };
+        let minute = minute.unwrap_or_default();
         if hour > 23 || minute > 59 || second > 59 {
             return None;
         }
-        Some(i64::from(hour * 3600 + minute * 60 + second) * SECOND_US + fraction)
+        let us = i64::from(hour * 3600 + minute * 60 + second) * SECOND_US + fraction;
+        Some(TimeRead { us, has_seconds })
     }
 
-    fn fraction(&mut self) -> Option<i64> {
+    fn fraction(&mut self) -> i64 {
         let start = self.at;
         let mut us = 0;
         while let Some(digit @ b'0'..=b'9') = self.peek() {
@@ -206,7 +255,7 @@ impl<'a> DigitReader<'a> {
             self.at += 1;
         }
         let digits = self.at - start;
-        (digits <= 9).then(|| us * 10_i64.pow(6_u32.saturating_sub(digits as u32)))
+        us * 10_i64.pow(6_u32.saturating_sub(u32::try_from(digits).unwrap_or(6)))
     }
 }
 

@@ -118,6 +118,12 @@ fn ends(fields: &str) -> Option<(usize, usize)> {
     Some((at(first)?, at(last)?))
 }
 
+/// Whether intervals of these fields have `field`.
+pub(crate) fn has_field(fields: &str, field: &str) -> bool {
+    let at = FIELDS.iter().position(|name| *name == field);
+    at.zip(ends(fields)).is_some_and(|(at, (first, last))| (first..=last).contains(&at))
+}
+
 /// The fields of intervals some of which have these and others those; `None` if some are counted
 /// in months and others are not.
 pub(crate) fn common_fields(some: &str, others: &str) -> Option<String> {
@@ -256,6 +262,9 @@ mod tests {
         assert_eq!(common("month", "year"), "year to month");
         assert_eq!(common("second", "second"), "second");
         assert_eq!(common("month", "day"), "");
+        assert!(has_field("day to minute", "hour"));
+        assert!(!has_field("month", "year"));
+        assert!(!has_field("day to second", "month"));
     }
 
     #[test]

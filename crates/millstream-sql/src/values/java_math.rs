@@ -139,6 +139,47 @@ pub(crate) fn cosh(x: f64) -> f64 {
     if x.is_nan() { x } else { f64::INFINITY }
 }
 
+/// The root of the sum of two squares.
+pub(crate) fn hypot(x: f64, y: f64) -> f64 {
+    const LARGE: f64 = f64::from_bits(0x5f30_0000_ffff_ffff);
+    const SMALL: f64 = f64::from_bits(0x20b0_0000_0000_0000);
+    const UP: f64 = f64::from_bits(0x6570_0000_0000_0000);
+    const DOWN: f64 = f64::from_bits(0x1a70_0000_0000_0000);
+    let (a, b) = (x.abs().max(y.abs()), x.abs().min(y.abs()));
+    if a.is_infinite() {
+        return a;
+    }
+    if x.is_nan() || y.is_nan() {
+        return f64::NAN;
+    }
+    if upper(a) - upper(b) > 0x3c0_0000 {
+        return a + b;
+    }
+    // Squares of what is scaled neither overflow nor vanish.
+    let (a, b, scale) = match () {
+        () if a > LARGE => (a * DOWN, b * DOWN, UP),
+        () if b == 0.0 => return a,
+        () if b < f64::MIN_POSITIVE => {
+            const MOST: f64 = f64::from_bits(0x7fd0_0000_0000_0000);
+            (a * MOST, b * MOST, f64::MIN_POSITIVE)
+        }
+        () if b < SMALL => (a * UP, b * UP, DOWN),
+        () => (a, b, 1.0),
+    };
+    let high = |value: f64| f64::from_bits(value.to_bits() & 0xffff_ffff_0000_0000);
+    let beside = a - b;
+    let root = if beside > b {
+        let (first, rest) = (high(a), a - high(a));
+        (first * first - (b * (-b) - rest * (a + first))).sqrt()
+    } else {
+        let twice = a + a;
+        let (b_high, a_high) = (high(b), high(twice));
+        let (b_rest, a_rest) = (b - b_high, twice - a_high);
+        (a_high * b_high - (beside * (-beside) - (a_high * b_rest + a_rest * b))).sqrt()
+    };
+    scale * root
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +190,16 @@ mod tests {
         assert_eq!(cosh(1.0).to_string(), "1.543080634815244");
         assert_eq!(cosh(-1.0).to_bits(), cosh(1.0).to_bits());
         assert_eq!((exp(0.0), ln(1.0), cosh(0.0)), (1.0, 0.0, 1.0));
+    }
+
+    #[test]
+    fn hypotenuses_are_those_of_java() {
+        assert_eq!(hypot(3.0, -4.0), 5.0);
+        assert_eq!(hypot(1.0e200, 1.0e200).to_string(), format!("{}", 1.414213562373095e200));
+        assert_eq!(hypot(0.0, -0.0), 0.0);
+        assert_eq!((hypot(3.0e-310, 4.0e-310), hypot(0.0, 2.0)), (5.0e-310, 2.0));
+        assert_eq!(hypot(f64::NAN, f64::NEG_INFINITY), f64::INFINITY);
+        assert!(hypot(1.0, f64::NAN).is_nan());
     }
 
     #[test]

@@ -9,6 +9,14 @@ pub(crate) fn write_double(value: f64, out: &mut String) {
     }
     let mut digits = Digits::default();
     write!(digits, "{value:e}").expect("the shortest form of a double fits");
+    // Java has two digits where the value has any, which of the smallest are nearer than one.
+    if value.abs() < 1.0e-322 && value != 0.0 {
+        let mut two = Digits::default();
+        write!(two, "{value:.1e}").expect("two digits fit");
+        if two.text().parse::<f64>() == Ok(value) && !two.text().contains(".0") {
+            digits = two;
+        }
+    }
     digits.write_java(out);
 }
 
@@ -19,6 +27,13 @@ pub(crate) fn write_float(value: f32, out: &mut String) {
     }
     let mut digits = Digits::default();
     write!(digits, "{value:e}").expect("the shortest form of a float fits");
+    if value.abs() < 1.0e-43 && value != 0.0 {
+        let mut two = Digits::default();
+        write!(two, "{value:.1e}").expect("two digits fit");
+        if two.text().parse::<f32>() == Ok(value) && !two.text().contains(".0") {
+            digits = two;
+        }
+    }
     digits.write_java(out);
 }
 
@@ -53,10 +68,13 @@ impl Write for Digits {
 }
 
 impl Digits {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).expect("digits are ASCII")
+    }
+
     /// Java writes plainly from 10^-3 up to 10^7, and scientifically outside.
     fn write_java(&self, out: &mut String) {
-        let text = std::str::from_utf8(&self.bytes[..self.length]).expect("digits are ASCII");
-        let (mantissa, exponent) = text.split_once('e').expect("{:e} writes an exponent");
+        let (mantissa, exponent) = self.text().split_once('e').expect("{:e} writes an exponent");
         let exponent: i32 = exponent.parse().expect("{:e} writes an integer exponent");
         let mantissa = match mantissa.strip_prefix('-') {
             Some(positive) => {

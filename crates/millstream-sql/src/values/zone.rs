@@ -138,6 +138,41 @@ pub(crate) fn zone_offset_us(zone: &str, local_us: i64) -> Option<i64> {
     Zone::named(zone)?.offset_where(local_us)
 }
 
+/// What Java takes three letters for (`ZoneId.SHORT_IDS`).
+pub(crate) fn long_name(zone: &str) -> &str {
+    match zone {
+        "ACT" => "Australia/Darwin",
+        "AET" => "Australia/Sydney",
+        "AGT" => "America/Argentina/Buenos_Aires",
+        "ART" => "Africa/Cairo",
+        "AST" => "America/Anchorage",
+        "BET" => "America/Sao_Paulo",
+        "BST" => "Asia/Dhaka",
+        "CAT" => "Africa/Harare",
+        "CNT" => "America/St_Johns",
+        "CST" => "America/Chicago",
+        "CTT" => "Asia/Shanghai",
+        "EAT" => "Africa/Addis_Ababa",
+        "ECT" => "Europe/Paris",
+        "EST" => "-05:00",
+        "HST" => "-10:00",
+        "IET" => "America/Indiana/Indianapolis",
+        "IST" => "Asia/Kolkata",
+        "JST" => "Asia/Tokyo",
+        "MIT" => "Pacific/Apia",
+        "MST" => "-07:00",
+        "NET" => "Asia/Yerevan",
+        "NST" => "Pacific/Auckland",
+        "PLT" => "Asia/Karachi",
+        "PNT" => "America/Phoenix",
+        "PRT" => "America/Puerto_Rico",
+        "PST" => "America/Los_Angeles",
+        "SST" => "Pacific/Guadalcanal",
+        "VST" => "Asia/Ho_Chi_Minh",
+        other => other,
+    }
+}
+
 /// The same time of a listed year that begins on the same day of the week and is as long: rules
 /// name days of the week and of the month, so they are the same.
 fn of_same_form(time: NaiveDateTime) -> Option<NaiveDateTime> {

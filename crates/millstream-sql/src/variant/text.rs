@@ -14,7 +14,7 @@ use crate::values::json_text::quote;
 /// No column can have a longer text. Names that fields share make a text longer than its value.
 const LENGTH_MAX: usize = i32::MAX as usize;
 
-/// Appends a value as JSON. Infinities and NaN, which JSON lacks, stand there as they are.
+/// Appends a value as JSON. Infinities and NaN, which JSON lacks, are texts.
 pub(crate) fn to_json(value: Variant<'_>, out: &mut String) -> Result<(), VariantError> {
     part(value, &mut Walk::of(value), out)
 }
@@ -58,7 +58,9 @@ fn write_leaf(value: Value<'_>, out: &mut String) {
         Value::Null | Value::Object(_) | Value::Array(_) => out.push_str("null"),
         Value::Boolean(value) => out.push_str(if value { "true" } else { "false" }),
         Value::Long(value) => write!(out, "{value}").expect("a String takes everything"),
+        Value::Float(value) if !value.is_finite() => quoted(out, |out| write_float(value, out)),
         Value::Float(value) => write_float(value, out),
+        Value::Double(value) if !value.is_finite() => quoted(out, |out| write_double(value, out)),
         Value::Double(value) => write_double(value, out),
         Value::Decimal(unscaled, scale) => {
             write_decimal(unscaled, i8::try_from(scale).unwrap_or(i8::MAX), out);

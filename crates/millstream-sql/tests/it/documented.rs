@@ -174,8 +174,8 @@ const MISSING: &str = "
 
 A call of one of them is an error, or has the meaning that
 [DataFusion](https://datafusion.apache.org/user-guide/sql/index.html) gives to the name. Not in this
-list are functions of other sketches, of geospatial values, of encryption with AES, and those that
-call Java; Millstream has none of them.
+list are functions of other sketches, of geospatial values, and those that call Java; Millstream has
+none of them.
 
 ";
 

@@ -21,7 +21,7 @@ use datafusion::logical_expr::{cast, lit};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{DataFrame, Expr, SessionConfig, SessionContext};
 use millstream_sql::diagnostic::{Diagnostic, Span};
-use millstream_sql::functions::{BatchClock, SessionZone, WithoutAnsi, holds_moment};
+use millstream_sql::functions::{BatchClock, SessionZone, WithoutAnsi, frozen, holds_moment};
 use millstream_sql::plan::logical::to_logical;
 use millstream_sql::plan::optimize::optimize;
 use millstream_sql::query::prepare::prepare_query;
@@ -200,7 +200,7 @@ impl Engine {
         let plan = prepare_query(sql, &self.tables);
         let plan = plan.and_then(|prepared| to_logical(&state, &prepared));
         let plan = plan.map_err(|found| DataFusionError::External(Box::new(found)))?;
-        self.context.execute_logical_plan(plan).await
+        self.context.execute_logical_plan(frozen(plan, NOW_US)?).await
     }
 
     /// `CREATE TABLE name AS query`, in record batches of at most `rows_max` rows.

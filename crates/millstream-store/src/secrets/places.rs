@@ -21,6 +21,8 @@ pub(super) enum Kind {
 
 /// In URLs of these schemes the part before `@` is a container, not a user.
 const CONTAINER_SCHEMES: [&str; 7] = ["abfs", "abfss", "wasb", "wasbs", "az", "azure", "adl"];
+/// Functions of SQL, by the ends of their names, whose second argument is a key.
+const WITH_KEY: [&str; 2] = ["aes_encrypt", "aes_decrypt"];
 const PEM_BEGIN: &str = "-----BEGIN ";
 const PEM_END: &str = "-----END ";
 
@@ -29,6 +31,7 @@ pub(super) fn places(text: &str, kind: Kind) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     urls(text, &mut found);
     pem(text, &mut found);
+    keys(text, kind, &mut found);
     if kind != Kind::Urls {
         settings(text, kind, &mut found);
     }
@@ -108,6 +111,51 @@ fn pem(text: &str, found: &mut Vec<Range<usize>>) {
             let end = text[start..].find(PEM_END).map_or(text.len(), |length| start + length);
             found.push(start..end);
         }
+    }
+}
+
+/// Keys in calls of functions that take one.
+fn keys(text: &str, kind: Kind, found: &mut Vec<Range<usize>>) {
+    for (open, _) in text.match_indices('(') {
+        let before =
+            text[..open].trim_end_matches(|char: char| char.is_whitespace() || char == '`');
+        let takes_key = WITH_KEY.iter().any(|name| {
+            let end = before.len().checked_sub(name.len()).and_then(|start| before.get(start..));
+            end.is_some_and(|end| end.eq_ignore_ascii_case(name))
+        });
+        if takes_key {
+            key(text, open + 1, kind, found);
+        }
+    }
+}
+
+/// What is quoted in the second one of the arguments that begin at `start`; of a plan, in which
+/// bytes stand without quotes, all but the first argument.
+fn key(text: &str, start: usize, kind: Kind, found: &mut Vec<Range<usize>>) {
+    let (mut at, mut depth, mut second) = (start, 0, None);
+    while let Some(char) = text[at..].chars().next() {
+        match char {
+            '\'' | '"' => {
+                let begin = text[..at].trim_end_matches('\\').len();
+                let quoted = quoted_or_bare(&text[begin..], kind);
+                let (from, to) = (begin + quoted.start, begin + quoted.end);
+                if second.is_some() && kind != Kind::Urls {
+                    found.push(from..to);
+                }
+                // On to the closing quote.
+                at = to + text[to..].find(['\'', '"']).unwrap_or(text.len() - to);
+            }
+            '(' => depth += 1,
+            ')' if depth == 0 => break,
+            ')' => depth -= 1,
+            ',' if depth == 0 && second.is_none() => second = Some(at + 1),
+            ',' if depth == 0 && kind != Kind::Urls => break,
+            _ => {}
+        }
+        at += text[at..].chars().next().map_or(0, char::len_utf8);
+    }
+    if let (Some(second), Kind::Urls) = (second, kind) {
+        found.push(second..at);
     }
 }
 

@@ -20,6 +20,9 @@ fn secrets_are_found_where_they_stand() {
         "abfss://container@account/table?sv=1&sig=hunter2/x+y#x",
         "'ssl.key.pem' = '-----BEGIN PRIVATE KEY-----\nhunter2/x+y\n-----END PRIVATE KEY-----'",
         "-----BEGIN RSA PRIVATE KEY-----\nhunter2/x+y",
+        "SELECT AES_ENCRYPT(concat(a, ', (', b), 'hunter2/x+y', 'GCM') FROM t",
+        "SELECT try_aes_decrypt (\n  x,\n  concat(salt, 'hunter2/x+y')",
+        "SELECT `aes_decrypt`(X'00', 'hunter2/x+y",
     ];
     for text in texts {
         for hidden in [masked(text), redacted_source(text).into_owned()] {
@@ -40,6 +43,8 @@ fn secrets_are_found_where_they_stand() {
         "Authorization: Basic hunter2/x+y",
         "cannot reach https://a:hunter2/x+y@host:80/p",
         "GET https://host/p?X-Amz-Signature=hunter2/x+y&a=b failed",
+        "aes_encrypt(Utf8(\"a, (\"),CAST(Utf8(\"hunter2/x+y\") AS Binary)) failed",
+        "{\"sql\":\"SELECT aes_encrypt(x, \\\"hunter2/x+y\\\")\"}",
     ];
     for text in messages {
         let hidden = redacted(text);
@@ -58,6 +63,7 @@ fn what_is_no_secret_stays() {
         "http://127.0.0.1:9100/metrics",
         "s3://bucket/a@b/c",
         "'kafka.sasl.password' = '${env:KAFKA_PASSWORD}'",
+        "SELECT aes_encrypt('x', k, 'GCM'), aes_decrypt(x, k2)",
     ];
     for text in texts {
         assert_eq!(redacted(text), text);
@@ -70,6 +76,15 @@ fn what_is_no_secret_stays() {
     for text in sources {
         assert_eq!(masked(text), text);
     }
+}
+
+#[test]
+fn keys_of_ciphers_are_hidden_in_plans() {
+    let plan = "expr=[aes_encrypt(concat(a@0, x), 68756E74657232..., GCM) as c, upper(a@0) as d]";
+    let hidden = "expr=[aes_encrypt(concat(a@0, x),***) as c, upper(a@0) as d]";
+    assert_eq!(redacted_values(plan), hidden);
+    let plan = "Projection: try_aes_decrypt(t.a, Binary(\"1,2\")), t.b";
+    assert_eq!(redacted_values(plan), "Projection: try_aes_decrypt(t.a,***), t.b");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::storage::{Durability, PutError, Storage};
 /// A file is closed when it has grown to this.
 const FILE_BYTES_MAX: usize = 32 << 20;
 /// How many bytes may wait to be written; a call that would add more waits.
-const QUEUED_BYTES_MAX: usize = 256 << 20;
+const QUEUED_BYTES_MAX: usize = 64 << 20;
 /// How many files must have become superfluous before they are deleted, together.
 const DELETED_AT_ONCE: usize = 32;
 

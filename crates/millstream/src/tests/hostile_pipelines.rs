@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use millstream_store::env::{Env, on_deep_stack};
+use millstream_store::env::{Env, STACK_BYTES, on_deep_stack};
 
 use crate::load::{Changes, LoadError, PipelineFile};
 
@@ -29,7 +29,9 @@ fn load(name: &str, text: &str, base_dir: &Path) -> Result<(), String> {
 pub(super) fn load_here(name: &str, text: &str, base_dir: &Path) -> Result<(), String> {
     let file =
         PipelineFile { name: name.into(), text: text.to_owned(), base_dir: base_dir.to_owned() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // Flows are planned on the runtime's threads for work that blocks: as deep as the command's.
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().thread_stack_size(STACK_BYTES).build();
     let registry = millstream_connectors::registry(file.base_dir());
     let env = Env::real();
     let changes = Changes::default();
@@ -165,6 +167,16 @@ fn long_chains_are_planned_or_refused() {
     refused(&format!("SELECT CAST(t AS {types}INT) FROM STREAM s"), "nested too deeply");
 }
 
+/// Whether VALUES is a relation depends on what stands before it.
+#[test]
+fn many_inline_tables_are_refused_at_once() {
+    refused(&format!("SELECT n FROM s{}", ", VALUES 1".repeat(60_000)), "expected");
+    refused(&format!("SELECT n{} FROM s", ", values 1".repeat(60_000)), "expected");
+    refused(&format!("SELECT n FROM s{}", ", VALUES f(1)".repeat(60_000)), "expected");
+    let few: Vec<String> = (0..90).map(|n| format!("VALUES 1 AS v{n}(a)")).collect();
+    accepted(&format!("SELECT n FROM s, {}", few.join(", ")));
+}
+
 #[test]
 fn what_views_stand_for_is_bounded() {
     let views = |of: &str| -> String {
@@ -188,6 +200,13 @@ fn what_views_stand_for_is_bounded() {
     let chained: Vec<String> =
         (1..100).map(|n| format!("c{n} AS (SELECT * FROM c{})", n - 1)).collect();
     accepted(&format!("WITH c0 AS (SELECT n FROM s), {} SELECT * FROM c99", chained.join(", ")));
+    // The types of each are found once.
+    let typed: Vec<String> = (1..100)
+        .map(|n| {
+            format!("c{n} AS (SELECT CASE WHEN n > 1 THEN 1 ELSE n + 0.5 END AS n FROM c{})", n - 1)
+        })
+        .collect();
+    accepted(&format!("WITH c0 AS (SELECT n FROM s), {} SELECT * FROM c99", typed.join(", ")));
     let tables: Vec<String> = (0..300).map(|n| format!("s AS s{n}")).collect();
     refused(&format!("SELECT s0.n FROM {}", tables.join(", ")), "joins and lateral views");
     let columns: Vec<String> = (0..20_000).map(|n| format!("c{n} INT")).collect();

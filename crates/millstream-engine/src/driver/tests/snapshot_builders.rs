@@ -74,7 +74,7 @@ pub(super) async fn plan(sql: &str, mode: OutputMode, memory_bytes: Option<u64>)
     let context = stages::Context { stream_prefix, watermarks: &watermarks, mode, partitions };
     let cut = stages::cut(logical, &context).unwrap();
     let limits = ResourceLimits { cores: partitions, memory_bytes };
-    StatefulPlan::new(&state, cut, &scans, mode, limits).await.unwrap()
+    StatefulPlan::new(&Arc::new(state), cut, &scans, mode, limits).await.unwrap()
 }
 
 /// By micro-batch, the values of each source: some in order, some older, some late.

@@ -96,7 +96,7 @@ impl Stateful {
         let context = stages::Context { stream_prefix, watermarks: &watermarks, mode, partitions };
         let cut = stages::cut(logical, &context).unwrap();
         let limits = ResourceLimits { cores: partitions, memory_bytes: self.memory_bytes };
-        let plan = StatefulPlan::new(&state, cut, &[slots], mode, limits).await.unwrap();
+        let plan = StatefulPlan::new(&Arc::new(state), cut, &[slots], mode, limits).await.unwrap();
         StreamPlan::Stateful(Box::new(plan))
     }
 

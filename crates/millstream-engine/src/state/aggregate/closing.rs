@@ -1,22 +1,19 @@
 //! Groups that are published once, when the watermark has passed their time.
 //!
-//! State is kept by closing time: a *bucket* per window end, each with a table of its own of group
-//! keys and accumulators. To close a window is to evaluate its bucket whole and drop it, without a
-//! search for the keys that belong to it.
+//! State is kept by closing time: a *bucket* per window end ([`bucket`](super::bucket)), each with
+//! tables of its own of group keys and accumulators. To close a window is to evaluate its bucket
+//! whole and drop it, without a search for the keys that belong to it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{filter_record_batch, is_not_null, take};
 use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::common::Result;
-use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
-use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
-use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use millstream_store::offset::BatchId;
 
+use super::bucket::Bucket;
 use super::spec::AggregateSpec;
 use crate::state::late_rows;
 use crate::state::micro_batch::{MicroBatchFacts, Snapshot};
@@ -65,7 +62,7 @@ impl Shard for Closing {
                     Entry::Occupied(known) => known.into_mut(),
                     Entry::Vacant(new) => new.insert(Bucket::new(spec, facts.id)?),
                 };
-                bucket.merge(spec, &columns, count, &mut self.scratch)?;
+                bucket.merge(spec, columns, count, &mut self.scratch)?;
             }
         }
         // A window closes when the watermark reaches its end: `evict_us` itself is included.
@@ -73,7 +70,7 @@ impl Shard for Closing {
         for (at, bucket) in std::mem::replace(&mut self.buckets, open) {
             outcome.removed += bucket.groups() as u64;
             if facts.is_wanted {
-                outcome.published.push(bucket.close(spec, at)?);
+                outcome.published.extend(bucket.close(spec, at)?);
             }
         }
         Ok(outcome)
@@ -116,7 +113,7 @@ impl Shard for Closing {
 
     fn snapshot(self, spec: &AggregateSpec) -> Result<Snapshot> {
         let rows = self.buckets.into_iter().map(|(at, bucket)| bucket.partial_rows(spec, at));
-        Ok(vec![rows.collect::<Result<_>>()?])
+        Ok(vec![rows.collect::<Result<Vec<_>>>()?.concat()])
     }
 }
 
@@ -148,69 +145,4 @@ fn by_time(spec: &AggregateSpec, rows: &RecordBatch) -> Result<Vec<(i64, Vec<Arr
         Ok((time, columns.collect::<std::result::Result<_, _>>()?, count))
     };
     places.into_iter().map(picked).collect()
-}
-
-/// The groups that close at one time.
-struct Bucket {
-    /// `None` where there is no key beside the time: then there is one group.
-    keys: Option<Box<dyn GroupValues>>,
-    accumulators: Vec<Box<dyn GroupsAccumulator>>,
-    /// The micro-batch that began it: the state log is needed from there.
-    first: BatchId,
-}
-
-impl Bucket {
-    fn new(spec: &AggregateSpec, first: BatchId) -> Result<Self> {
-        let others = spec.others();
-        let keys = if others.fields().is_empty() {
-            None
-        } else {
-            Some(new_group_values(Arc::clone(others), &GroupOrdering::None)?)
-        };
-        Ok(Self { keys, accumulators: spec.accumulators()?, first })
-    }
-
-    fn merge(
-        &mut self,
-        spec: &AggregateSpec,
-        columns: &[ArrayRef],
-        rows: usize,
-        scratch: &mut Vec<usize>,
-    ) -> Result<()> {
-        scratch.clear();
-        match &mut self.keys {
-            Some(keys) => keys.intern(&spec.other_columns(columns), scratch)?,
-            None => scratch.resize(rows, 0),
-        }
-        let total = self.groups();
-        spec.merge(&mut self.accumulators, columns, scratch, total)
-    }
-
-    fn groups(&self) -> usize {
-        self.keys.as_ref().map_or(1, |keys| keys.len())
-    }
-
-    fn bytes(&self) -> usize {
-        let accumulators = self.accumulators.iter().map(|accumulator| accumulator.size());
-        self.keys.as_ref().map_or(0, |keys| keys.size()) + accumulators.sum::<usize>()
-    }
-
-    /// The group columns of its partial rows.
-    fn emit_keys(&mut self, spec: &AggregateSpec, at: i64) -> Result<Vec<ArrayRef>> {
-        let groups = self.groups();
-        let others = self.keys.as_mut().map_or(Ok(Vec::new()), |keys| keys.emit(EmitTo::All))?;
-        Ok(spec.key_columns(others, at, groups))
-    }
-
-    /// The results of its groups.
-    fn close(mut self, spec: &AggregateSpec, at: i64) -> Result<RecordBatch> {
-        let keys = self.emit_keys(spec, at)?;
-        spec.results(&keys, &mut self.accumulators)
-    }
-
-    /// Its groups as rows that another bucket can merge.
-    fn partial_rows(mut self, spec: &AggregateSpec, at: i64) -> Result<RecordBatch> {
-        let keys = self.emit_keys(spec, at)?;
-        spec.states(keys, &mut self.accumulators)
-    }
 }

@@ -8,6 +8,7 @@
 //! - update and complete: groups are kept by key, and published as they change ([`changing`]);
 //! - sessions, which may merge with each other, have a form of their own ([`sessions`]).
 
+mod bucket;
 pub mod changing;
 pub mod closing;
 pub mod sessions;

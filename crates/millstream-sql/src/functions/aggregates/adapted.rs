@@ -1,6 +1,7 @@
 //! DataFusion's aggregates of which only the order of floats, or the behaviour in moving window
 //! frames, differs from Spark.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
@@ -15,9 +16,11 @@ use datafusion::logical_expr::{
     Signature, StatisticsArgs, TypeSignature,
 };
 
+use super::super::interval_casts::is_interval;
 use super::define::{counted, number};
 use super::floats::{Gives, Keys, key_type};
 use super::frames::Frame;
+use crate::types::INTERVAL_FIELDS;
 
 /// The aggregates, with Spark's names for them.
 pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
@@ -147,7 +150,15 @@ impl AggregateUDFImpl for Adapted {
     }
 
     fn return_field(&self, args: &[FieldRef]) -> Result<FieldRef> {
-        self.theirs.return_field(args)
+        let field = self.theirs.return_field(args)?;
+        let fields = args.first().and_then(|arg| arg.metadata().get(INTERVAL_FIELDS));
+        match fields.filter(|_| is_interval(field.data_type())) {
+            Some(fields) => {
+                let metadata = HashMap::from([(INTERVAL_FIELDS.to_owned(), fields.clone())]);
+                Ok(Arc::new(field.as_ref().clone().with_metadata(metadata)))
+            }
+            None => Ok(field),
+        }
     }
 
     fn is_nullable(&self) -> bool {
@@ -217,8 +228,12 @@ impl AggregateUDFImpl for Adapted {
         self.theirs.inner().set_monotonicity(data_type)
     }
 
-    /// `None` for floats: the statistics of files leave NaN out, which Spark orders last.
+    /// `None` for floats: the statistics of files leave NaN out, which Spark orders last. And for
+    /// INTERVALs, as a value does not say its fields.
     fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
+        if is_interval(args.return_type) {
+            return None;
+        }
         match (self.floats, key_type(args.return_type)) {
             (Some(_), Some(_)) => None,
             _ => self.theirs.value_from_stats(args),

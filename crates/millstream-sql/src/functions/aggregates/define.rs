@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 };
 
 use super::super::define::known_by_name;
+use super::super::interval_casts::is_interval;
 use super::frames::Frame;
 use super::grouped::OneGroup;
 use crate::types::{INTERVAL_FIELDS, spark_type};
@@ -109,7 +110,8 @@ fn of_no_rows(mut groups: Box<dyn GroupsAccumulator>, inputs: &[DataType]) -> Re
 }
 
 /// The aggregates whose result has the fields of the INTERVALs that they are of.
-const KEEPS_FIELDS: [&str; 4] = ["mode", "mode_descending", "sum", "try_sum"];
+const KEEPS_FIELDS: [&str; 7] =
+    ["max_by", "min_by", "mode", "mode_descending", "percentile_approx", "sum", "try_sum"];
 
 struct Defined {
     aggregate: Aggregate,
@@ -144,7 +146,8 @@ impl AggregateUDFImpl for Defined {
         let types: Vec<DataType> = args.iter().map(|arg| arg.data_type().clone()).collect();
         let field = Field::new(self.name(), self.return_type(&types)?, self.is_nullable());
         let fields = args.first().and_then(|arg| arg.metadata().get(INTERVAL_FIELDS));
-        let kept = fields.filter(|_| KEEPS_FIELDS.contains(&self.name()));
+        let kept = fields
+            .filter(|_| KEEPS_FIELDS.contains(&self.name()) && is_interval(field.data_type()));
         let metadata = kept.map(|fields| (INTERVAL_FIELDS.to_owned(), fields.clone()));
         Ok(Arc::new(field.with_metadata(metadata.into_iter().collect())))
     }

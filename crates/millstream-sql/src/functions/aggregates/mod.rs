@@ -7,6 +7,7 @@
 
 mod adapted;
 mod average;
+mod bitmaps;
 mod collect;
 mod counts;
 mod define;
@@ -15,7 +16,9 @@ mod extremes;
 mod floats;
 mod frames;
 mod grouped;
+mod histogram;
 mod interval_average;
+mod joined;
 mod moments;
 mod moving;
 mod pairs;
@@ -39,9 +42,11 @@ pub(crate) use sum::WRAPPING as WRAPPING_SUM;
 pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
     let tables = [
         average::AGGREGATES,
+        bitmaps::AGGREGATES,
         collect::AGGREGATES,
         counts::AGGREGATES,
         extremes::AGGREGATES,
+        histogram::AGGREGATES,
         moments::AGGREGATES,
         pairs::AGGREGATES,
         sum::AGGREGATES,
@@ -51,7 +56,8 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
     let ours = tables.into_iter().flatten().chain(events::aggregates());
     let ours = ours.chain(sketches::aggregates());
     let ours = ours.map(|aggregate| aggregate.udaf());
-    ours.chain(adapted::functions()).chain(other_names()).collect()
+    let theirs = adapted::functions().into_iter().chain(other_names());
+    ours.chain(theirs).chain([joined::string_agg()]).collect()
 }
 
 /// `min` or `max` of structs and arrays in Spark's order, with DataFusion's state.
@@ -73,6 +79,5 @@ fn other_names() -> Vec<Arc<AggregateUDF>> {
     vec![
         alias(theirs::first_last::first_value_udaf(), &["first", "any_value"]),
         alias(theirs::first_last::last_value_udaf(), &["last"]),
-        alias(theirs::string_agg::string_agg_udaf(), &["listagg"]),
     ]
 }

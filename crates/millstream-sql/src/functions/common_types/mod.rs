@@ -7,36 +7,48 @@
 //! rather make decimals of doubles, and gives other digits.
 //!
 //! [`nested`] is about arrays, structs and maps, [`pairs`] about BETWEEN and CASE, which compare
-//! one value with several, and [`keys`] about comparisons that are written without an operator.
+//! one value with several, [`keys`] about comparisons that are written without an operator,
+//! [`order`] about types that are not compared, and [`united`] about the columns of set operations.
 
 mod keys;
 mod nested;
+mod order;
 mod pairs;
 mod sequence_types;
+mod united;
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::binary::{comparison_coercion, type_union_resolution};
-use datafusion::logical_expr::expr::{BinaryExpr, Case, InList, ScalarFunction};
+use datafusion::logical_expr::expr::{BinaryExpr, Case, Cast, InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::coerce_plan_expr_for_schema;
 use datafusion::logical_expr::{
     Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, RecursiveQuery, Union, Values,
-    WindowFrameBound, WindowFrameUnits, cast,
+    WindowFrameBound, WindowFrameUnits, binary_expr, cast,
 };
 
 use super::decimals::{Manner, Operation, decimal_operation, digits_of, type_of, wider};
+use super::division;
 use super::times_of_day::check_common;
+use crate::types::planner::WRITTEN_NUMBER;
 use crate::types::{is_variant, spark_type, timestamp};
 
 pub(super) use keys::with_key_types;
 pub(super) use nested::mix_text;
+pub(super) use pairs::check_condition;
 pub(super) use sequence_types::sequence_list;
+pub(super) use united::check_names;
 
 /// The common type of `types`, to which their values are cast.
 pub(super) fn common_type(types: &[DataType]) -> Option<DataType> {
     with_decimals(types).or_else(|| type_union_resolution(types))
+}
+
+/// The common type of `types` where it is not DataFusion's.
+pub(super) fn spark_type_of_all(types: &[DataType]) -> Option<DataType> {
+    with_decimals(types)
 }
 
 /// The type that two values are compared as; a time is compared with no number.
@@ -200,14 +212,16 @@ pub(super) fn rewritten(expr: Expr, schema: &DFSchema) -> Result<Expr> {
             binary(*left, left_type, op, *right, right_type)
         }
         Expr::InList(InList { expr, list, negated }) => {
-            let mut all = cast_together(std::iter::once(*expr).chain(list).collect(), schema)?;
+            let all: Vec<Expr> = std::iter::once(*expr).chain(list).collect();
+            united::check_listed(&all.iter().filter_map(of).collect::<Vec<_>>())?;
+            let mut all = cast_together(all, schema)?;
             let list = all.split_off(1);
             let expr = Box::new(all.swap_remove(0));
             Ok(Expr::InList(InList { expr, list, negated }))
         }
         Expr::InSubquery(found) => keys::of_subquery(found, schema),
         Expr::Between(found) => pairs::between(found, schema),
-        Expr::Case(case) => Ok(Expr::Case(common_case(case, schema)?)),
+        Expr::Case(case) => Ok(Expr::Case(pairs::common_case(case, schema)?)),
         Expr::Like(mut like) => {
             if let Some(found) = of(&like.expr).filter(has_text) {
                 like.expr = Box::new(cast_to(*like.expr, &found, &DataType::Utf8)?);
@@ -275,12 +289,8 @@ fn binary(
     let types = [left_type, right_type];
     check_intervals(&types)?;
     check_common(&types)?;
-    if operation.is_none() && mix_text(&types[0], &types[1]) {
-        return plan_err!(
-            "`{op}` cannot compare {} with {} (DATATYPE_MISMATCH); cast one of them",
-            spark_type(&types[0]),
-            spark_type(&types[1])
-        );
+    if operation.is_none() {
+        order::check(op, &types)?;
     }
     let exact = exact_types([&left, &right], &types);
     match (operation, exact) {
@@ -324,7 +334,11 @@ fn exact_types(sides: [&Expr; 2], types: &[DataType; 2]) -> Option<[DataType; 2]
 
 /// How many digits a literal of a whole number has.
 fn literal_digits(expr: &Expr) -> Option<u8> {
-    let Expr::Literal(value, _) = expr else { return None };
+    let value = match expr {
+        Expr::Literal(value, _) => value,
+        Expr::Cast(cast) => return typed_digits(cast),
+        _ => return None,
+    };
     let value = match value {
         ScalarValue::Int8(value) => (*value)?.to_string(),
         ScalarValue::Int16(value) => (*value)?.to_string(),
@@ -333,6 +347,17 @@ fn literal_digits(expr: &Expr) -> Option<u8> {
         _ => return None,
     };
     u8::try_from(value.trim_start_matches('-').len()).ok()
+}
+
+/// How many digits `12L` or `12S` has, which is planned as a cast of its text.
+fn typed_digits(cast: &Cast) -> Option<u8> {
+    let Expr::Literal(value, _) = cast.expr.as_ref() else { return None };
+    let digits = value.try_as_str().flatten()?;
+    let is_typed = cast.field.name() == WRITTEN_NUMBER
+        && !digits.is_empty()
+        && digits.bytes().all(|digit| digit.is_ascii_digit());
+    let significant = digits.trim_start_matches('0').len().max(1);
+    is_typed.then(|| u8::try_from(significant).ok()).flatten()
 }
 
 /// `expr` cast to the type `to`. A literal stays a literal, for rules that look for one; except as
@@ -366,43 +391,26 @@ fn cast_together(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     exprs.into_iter().zip(types).map(|(expr, from)| cast_to(expr, &from, &common)).collect()
 }
 
-fn common_case(case: Case, schema: &DFSchema) -> Result<Case> {
-    let Case { expr, when_then_expr, else_expr } = case;
-    let (whens, thens): (Vec<_>, Vec<_>) =
-        when_then_expr.into_iter().map(|(when, then)| (*when, *then)).unzip();
-    let (expr, whens) = pairs::of_case(expr, whens, schema)?;
-    let count = thens.len();
-    let mut results =
-        cast_together(thens.into_iter().chain(else_expr.map(|expr| *expr)).collect(), schema)?;
-    let else_expr = results.split_off(count).pop().map(Box::new);
-    let when_then_expr = whens.into_iter().zip(results);
-    let when_then_expr =
-        when_then_expr.map(|(when, then)| (Box::new(when), Box::new(then))).collect();
-    Ok(Case { expr, when_then_expr, else_expr })
-}
-
 /// Functions whose arguments become one type, which is that of the result.
-const OF_ONE_TYPE: &[&str] =
-    &["array", "make_array", "coalesce", "nvl", "ifnull", "greatest", "least"];
+const OF_ONE_TYPE: &[&str] = &["array", "make_array", "coalesce", "nvl", "greatest", "least"];
 
 fn call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     let name = function.func.name();
     if OF_ONE_TYPE.contains(&name) {
-        let func = match name {
-            // `nvl` is `coalesce`, but DataFusion coerces its arguments by other rules.
-            "nvl" | "ifnull" => datafusion::functions::core::coalesce(),
-            _ => function.func,
-        };
         let args = cast_together(function.args, schema)?;
-        return Ok(Expr::ScalarFunction(ScalarFunction { func, args }));
+        return Ok(Expr::ScalarFunction(ScalarFunction { args, ..function }));
     }
     if name == "nvl2" && function.args.len() == 3 {
         return if_there(function.args, schema);
     }
     if name == "format_string" {
         let of_decimal = |arg: &Expr| arg.get_type(schema).is_ok_and(|found| is_decimal(&found));
-        return if function.args.iter().any(of_decimal) {
-            plan_err!("format_string does not take DECIMALs; cast them to STRING or DOUBLE")
+        let is_literal = matches!(function.args.first(), Some(Expr::Literal(..)));
+        return if !is_literal && function.args.iter().any(of_decimal) {
+            plan_err!(
+                "format_string takes DECIMALs only with a literal format; cast them to STRING or \
+                 DOUBLE"
+            )
         } else {
             Ok(Expr::ScalarFunction(function))
         };
@@ -413,7 +421,10 @@ fn call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     if name == "nullif" {
         return null_if(function, schema);
     }
-    let operation = Operation::of_function(name);
+    let operation = match name {
+        division::NAME => Some((Operation::Divide, Manner::OPERATOR)),
+        _ => Operation::of_function(name),
+    };
     let (Some((operation, manner)), [left, right]) = (operation, function.args.as_slice()) else {
         return Ok(Expr::ScalarFunction(function));
     };
@@ -422,8 +433,11 @@ fn call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         if let Some(operator) = operation.planned_early(name) {
             // A side that was taken for a decimal when the operator was planned has another type by
             // now.
-            let [left, right] = [left, right].map(|side| Box::new(side.clone()));
-            return Ok(Expr::BinaryExpr(BinaryExpr { left, op: operator, right }));
+            let [left, right] = [left, right].map(Expr::clone);
+            return Ok(match operator {
+                Operator::Divide => division::of(left, right),
+                op => binary_expr(left, op, right),
+            });
         }
         let args = cast_together(function.args, schema)?;
         return Ok(Expr::ScalarFunction(ScalarFunction { args, ..function }));
@@ -441,7 +455,7 @@ fn if_there(args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
     let (then, otherwise) = (Box::new(next()), Box::new(next()));
     let when_then_expr = vec![(when, then)];
     let case = Case { expr: None, when_then_expr, else_expr: Some(otherwise) };
-    Ok(Expr::Case(common_case(case, schema)?))
+    Ok(Expr::Case(pairs::common_case(case, schema)?))
 }
 
 /// What `nullif` compares with: beside a decimal a literal has as many digits as it is written
@@ -476,12 +490,18 @@ pub(super) fn of_values(values: Values) -> Result<LogicalPlan> {
                     inner.get_type(&none).is_ok_and(is_builders)
                 })
             }
+            // A NULL was given the type at once.
+            Expr::Literal(value, None) if value.is_null() => {
+                Some(Expr::Literal(ScalarValue::Null, None))
+            }
             _ => None,
         };
         let cells = rows.iter().map(|row| before(&row[column]).unwrap_or(row[column].clone()));
         let cells: Vec<Expr> = cells.collect();
         let types = cells.iter().map(|cell| cell.get_type(&none)).collect::<Result<Vec<_>>>()?;
-        let common = with_decimals(&types);
+        // Of a column without values only the casts say what it is.
+        let is_void = types.iter().all(DataType::is_null);
+        let common = if is_void { Some(field.data_type().clone()) } else { with_decimals(&types) };
         for ((row, cell), of) in rows.iter_mut().zip(cells).zip(types) {
             row[column] = match &common {
                 Some(common) => cast_to(cell, &of, common)?,
@@ -513,7 +533,8 @@ pub(super) fn of_recursive(query: RecursiveQuery) -> Result<LogicalPlan> {
         .map(LogicalPlan::RecursiveQuery)
 }
 
-/// Casts the columns of a UNION to their common types where decimals are among them.
+/// Casts the columns of a UNION to their common types where decimals are among them, or those of
+/// several UNIONs could be.
 pub(super) fn of_union(union: Union) -> Result<Union> {
     let columns = union.inputs.first().map_or(0, |input| input.schema().fields().len());
     let same_width = union.inputs.iter().all(|input| input.schema().fields().len() == columns);
@@ -521,8 +542,10 @@ pub(super) fn of_union(union: Union) -> Result<Union> {
         let types = union.inputs.iter().map(|input| input.schema().field(column).data_type());
         let types: Vec<DataType> = types.cloned().collect();
         check_columns(&types)?;
+        united::check_structs(&types)?;
         let differ = types.iter().any(|found| *found != types[0]);
-        Ok(if differ { with_decimals(&types) } else { None })
+        let common = || with_decimals(&types).or_else(|| united::plain(&types));
+        Ok(if differ { common() } else { None })
     };
     if !same_width {
         return Ok(union);

@@ -2,20 +2,21 @@
 //! the common type of these two.
 //!
 //! DataFusion has one type for all. Where this gives the same answers the plan stays as it is, else
-//! each comparison gets an operator of its own.
+//! each comparison gets an operator of its own. A condition has to be one already.
 
 use std::iter::once;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::logical_expr::binary::comparison_coercion;
-use datafusion::logical_expr::expr::Between;
+use datafusion::logical_expr::expr::{Between, Case};
 use datafusion::logical_expr::type_coercion::other::get_coerce_type_for_case_when;
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
 
-use super::{binary, cast_together, literal_digits, with_decimals};
+use super::{binary, cast_to, cast_together, literal_digits, with_decimals};
 use crate::functions::decimals::digits_of;
 use crate::functions::random::is_random;
+use crate::types::spark_type;
 
 /// The most digits of numbers that are all different DOUBLEs.
 const DOUBLE_DIGITS: u8 = 15;
@@ -121,4 +122,66 @@ pub(super) fn of_case(
     let mut all = cast_together(once(*value).chain(whens).collect(), schema)?;
     let whens = all.split_off(1);
     Ok((all.pop().map(Box::new), whens))
+}
+
+/// Refuses a condition that is none: DataFusion would cast a number to one, and Spark does not.
+pub(in crate::functions) fn check_condition(
+    condition: &Expr,
+    schema: &DFSchema,
+    of: &str,
+) -> Result<()> {
+    match condition.get_type(schema) {
+        Ok(found) if found != DataType::Boolean && !found.is_null() => plan_err!(
+            "a condition {of} must be BOOLEAN, and this one is {} (DATATYPE_MISMATCH); write a \
+             comparison, as x <> 0",
+            spark_type(&found)
+        ),
+        // What has no type yet is refused for that where it is looked at.
+        _ => Ok(()),
+    }
+}
+
+/// `case`, whose conditions are such, and whose values have common types.
+pub(super) fn common_case(case: Case, schema: &DFSchema) -> Result<Case> {
+    let Case { expr, when_then_expr, else_expr } = case;
+    let (whens, thens): (Vec<_>, Vec<_>) =
+        when_then_expr.into_iter().map(|(when, then)| (*when, *then)).unzip();
+    if expr.is_none()
+        && whens.iter().any(|when| matches!(when.get_type(schema), Ok(DataType::Null)))
+    {
+        return plan_err!(
+            "a condition of CASE is a NULL without a type (DATATYPE_MISMATCH); write CAST(NULL AS \
+             BOOLEAN)"
+        );
+    }
+    if expr.is_none() {
+        whens.iter().try_for_each(|when| check_condition(when, schema, "of CASE or if"))?;
+    }
+    let (expr, whens) = of_case(expr, whens, schema)?;
+    let count = thens.len();
+    let mut results = of_one_type(
+        cast_together(thens.into_iter().chain(else_expr.map(|expr| *expr)).collect(), schema)?,
+        schema,
+    )?;
+    let else_expr = results.split_off(count).pop().map(Box::new);
+    let when_then_expr = whens.into_iter().zip(results);
+    let when_then_expr =
+        when_then_expr.map(|(when, then)| (Box::new(when), Box::new(then))).collect();
+    Ok(Case { expr, when_then_expr, else_expr })
+}
+
+/// The values of a CASE in their common type, which DataFusion would only find later on. Until then
+/// it would take the type of the first value for that of all.
+fn of_one_type(values: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+    let types = values.iter().map(|value| value.get_type(schema)).collect::<Result<Vec<_>>>();
+    let Ok(types) = types else { return Ok(values) };
+    let mut known = types.iter().filter(|of| !of.is_null());
+    let first = known.next();
+    let Some((last, others)) = types.split_last() else { return Ok(values) };
+    if known.all(|other| Some(other) == first) {
+        return Ok(values);
+    }
+    let Some(common) = get_coerce_type_for_case_when(others, last) else { return Ok(values) };
+    let typed = values.into_iter().zip(&types);
+    typed.map(|(value, from)| cast_to(value, from, &common)).collect()
 }

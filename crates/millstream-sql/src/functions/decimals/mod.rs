@@ -20,4 +20,4 @@ pub(super) use keeping::as_wanted;
 pub(super) use rounding::functions as rounding_functions;
 pub(super) use types::{Manner, Operation, digits_of, type_of, wider};
 pub(super) use unscaled::rounded_text;
-pub(super) use whole_division::whole_division;
+pub(super) use whole_division::{whole_division, wrapping_quotients};

@@ -78,7 +78,9 @@ impl ScalarUDFImpl for Round {
                 type_of(digits_of(found).unwrap_or((20, 0)))
             }
             DataType::Decimal128(..) => given[0].clone(),
-            // As many digits as Spark gives any DOUBLE that becomes a DECIMAL.
+            // As many digits as Spark gives what becomes a DECIMAL: a FLOAT, a NULL, a DOUBLE.
+            DataType::Float32 if to_decimal => type_of((14, 7)),
+            DataType::Null if to_decimal => type_of((38, 18)),
             found if to_decimal && (found.is_numeric() || found.is_string()) => type_of((30, 15)),
             found if found.is_signed_integer() || found.is_floating() => found.clone(),
             found if found.is_numeric() || found.is_string() || found.is_null() => {
@@ -159,8 +161,9 @@ impl Round {
                 args.primitives::<Float32Type>(|row| {
                     let rounded = |value: f32| {
                         if value.is_finite() {
-                            self.text(&format!("{value:e}"), places).parse::<f32>().unwrap_or(value)
-                                + 0.0
+                            // What is rounded are the digits of the DOUBLE of the same value.
+                            let shown = format!("{:e}", f64::from(value));
+                            self.text(&shown, places).parse::<f32>().unwrap_or(value) + 0.0
                         } else {
                             value
                         }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{
-    DataType, Decimal128Type, DurationMicrosecondType, Int64Type, IntervalUnit,
-    IntervalYearMonthType, i256,
+    DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, DurationMicrosecondType, Int64Type,
+    IntervalUnit, IntervalYearMonthType, i256,
 };
-use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::common::{Result, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -86,6 +86,29 @@ fn of_counts(left: Option<i64>, right: Option<i64>) -> Result<Option<i64>> {
     }
 }
 
+/// `DIV` without ANSI mode, of whole numbers or DECIMALs: a quotient that does not fit BIGINT has
+/// its low bits, and one of more digits than a DECIMAL has is NULL. A divisor of zero has been made
+/// NULL.
+pub(in crate::functions) fn wrapping_quotients(args: &Arguments) -> Result<ArrayRef> {
+    if !are_decimals(args)? {
+        let (left, right) = (args.long(0), args.long(1));
+        return args.primitives::<Int64Type>(|row| match (left.get(row), right.get(row)) {
+            (Some(_), Some(0)) => by_zero(),
+            (left, right) => Ok(left.zip(right).map(|(left, right)| left.wrapping_div(right))),
+        });
+    }
+    let beyond = i256::from_i128(10_i128.pow(u32::from(DECIMAL128_MAX_PRECISION)));
+    let far_beyond = beyond.wrapping_mul(i256::from_i128(10));
+    of_decimals(args, |quotient| match quotient {
+        Some(quotient) if quotient.wrapping_abs() < beyond => {
+            Ok(quotient.to_i128().map(|quotient| quotient as i64))
+        }
+        Some(quotient) if quotient.wrapping_abs() < far_beyond => Ok(None),
+        // Spark divides to one digit more than a DECIMAL has.
+        _ => exec_err!("a result of DIV has more digits than a DECIMAL; cast one side"),
+    })
+}
+
 fn quotients(args: &Arguments) -> Result<ArrayRef> {
     match args.data_type(0) {
         DataType::Duration(_) => {
@@ -104,13 +127,40 @@ fn quotients(args: &Arguments) -> Result<ArrayRef> {
         }
         _ => {}
     }
-    let DataType::Decimal128(_, left_scale) = *args.data_type(0) else {
+    if !are_decimals(args)? {
         let (left, right) = (args.long(0), args.long(1));
         return args.primitives::<Int64Type>(|row| of_counts(left.get(row), right.get(row)));
-    };
-    let DataType::Decimal128(_, right_scale) = *args.data_type(1) else {
+    }
+    of_decimals(args, |quotient| {
+        let quotient = quotient.and_then(|quotient| quotient.to_i128());
+        match quotient.and_then(|quotient| i64::try_from(quotient).ok()) {
+            None => exec_err!("a result of DIV does not fit BIGINT; use floor(a / b)"),
+            quotient => Ok(quotient),
+        }
+    })
+}
+
+/// Whether both sides are DECIMALs; if not, they are BIGINTs.
+fn are_decimals(args: &Arguments) -> Result<bool> {
+    match (args.data_type(0), args.data_type(1)) {
+        (DataType::Decimal128(..), DataType::Decimal128(..)) => Ok(true),
+        (DataType::Int64, DataType::Int64) => Ok(false),
+        (left, right) => internal_err!("{left} DIV {right} was not coerced"),
+    }
+}
+
+/// What `long` makes of the quotients of two DECIMALs; there is none where they are beyond 256
+/// bits.
+fn of_decimals(
+    args: &Arguments,
+    long: impl Fn(Option<i256>) -> Result<Option<i64>>,
+) -> Result<ArrayRef> {
+    let (DataType::Decimal128(_, left_scale), DataType::Decimal128(_, right_scale)) =
+        (args.data_type(0), args.data_type(1))
+    else {
         return exec_err!("both sides of DIV are decimals, or none is");
     };
+    let (left_scale, right_scale) = (*left_scale, *right_scale);
     let scale = left_scale.max(right_scale);
     let at_one_scale = |value: i128, from: i8| {
         i256::from_i128(value).checked_mul(power_of_ten(u32::try_from(scale - from).ok()?)?)
@@ -119,13 +169,8 @@ fn quotients(args: &Arguments) -> Result<ArrayRef> {
     args.primitives::<Int64Type>(|row| match (left.get(row), right.get(row)) {
         (Some(_), Some(0)) => by_zero(),
         (Some(left), Some(right)) => {
-            let left = at_one_scale(left, left_scale);
-            let quotient = left.zip(at_one_scale(right, right_scale));
-            let quotient = quotient.and_then(|(left, right)| left.checked_div(right)?.to_i128());
-            match quotient.and_then(|quotient| i64::try_from(quotient).ok()) {
-                None => exec_err!("a result of DIV does not fit BIGINT; use floor(a / b)"),
-                quotient => Ok(quotient),
-            }
+            let sides = at_one_scale(left, left_scale).zip(at_one_scale(right, right_scale));
+            long(sides.and_then(|(left, right)| left.checked_div(right)))
         }
         _ => Ok(None),
     })

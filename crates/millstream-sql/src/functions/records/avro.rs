@@ -76,6 +76,7 @@ impl Prepared for FromAvro {
     const NAME: &'static str = "from_avro";
     const USAGE: &'static str = "from_avro(data, jsonFormatSchema [, options])";
     const ARGUMENTS: (usize, usize) = (2, 3);
+    const TAKES_NO_ENTRIES: bool = true;
 
     fn data(given: &DataType) -> DataType {
         bytes(given)
@@ -215,6 +216,7 @@ impl Prepared for SchemaOfAvro {
     const NAME: &'static str = "schema_of_avro";
     const USAGE: &'static str = "schema_of_avro(jsonFormatSchema [, options])";
     const ARGUMENTS: (usize, usize) = (1, 2);
+    const TAKES_NO_ENTRIES: bool = true;
 
     fn data(_: &DataType) -> DataType {
         DataType::Utf8

@@ -19,7 +19,7 @@ use super::csv_options::CsvOptions;
 use super::csv_values;
 use super::options::Mode;
 use super::prepared::{Literals, Prepared, columns_of, expect_texts, plain, texts};
-use crate::csv::{Splitter, Writer};
+use crate::csv::Writer;
 use crate::json;
 use crate::types::spark_type;
 use crate::values::calendar::DAY_US;
@@ -115,7 +115,7 @@ impl FromCsv {
     /// The values of each field as text, null where there is none. A record that is empty, or that
     /// has more or fewer values than there are fields, is malformed.
     fn split(&self, texts: &StringArray, is_malformed: &mut [bool]) -> Vec<StringArray> {
-        let mut splitter = Splitter::new(self.options.dialect());
+        let mut splitter = self.options.splitter();
         let mut builders: Vec<_> = self.places().map(|_| StringBuilder::new()).collect();
         for (text, is_malformed) in texts.iter().zip(is_malformed) {
             let Some(text) = text else {

@@ -1,25 +1,28 @@
 //! The options of `from_csv`, `to_csv` and `schema_of_csv`.
 
-use datafusion::common::{Result, plan_datafusion_err, plan_err};
+use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
 
 use super::super::time_pattern::TimePattern;
-use super::options::{Mode, options, unknown};
+use super::options::{Mode, boolean, options, unknown};
 use super::prepared::Literals;
-use crate::csv::{Dialect, WriteRules};
+use crate::csv::{Splitter, WriteRules};
 
 const KNOWN: &str = "sep, quote, escape, nullValue, mode, columnNameOfCorruptRecord, nanValue, \
-                     positiveInf, negativeInf, dateFormat, timeFormat, timestampFormat and, for \
-                     to_csv, timestampNTZFormat, emptyValue, ignoreLeadingWhiteSpace and \
-                     ignoreTrailingWhiteSpace";
+                     positiveInf, negativeInf, dateFormat, timeFormat, timestampFormat, \
+                     ignoreLeadingWhiteSpace, ignoreTrailingWhiteSpace and, for to_csv, \
+                     timestampNTZFormat and emptyValue";
 
 /// The letters of what a TIME does not have.
-const NOT_OF_TIME: &str = "yMLEQqDdGXxZzVO";
+const NOT_OF_TIME: &str = "yMLEFQqDdGXxZzVO";
 
 /// What the options of a call say. As in Spark, those of reading are no mistake where something is
 /// written.
 pub(super) struct CsvOptions {
     /// How the values stand on a line, and what only a writer asks for.
     pub rules: WriteRules,
+    /// Whether a reader leaves out white space before values, and behind them.
+    trims_start: bool,
+    trims_end: bool,
     pub mode: Mode,
     /// The field for texts that are malformed.
     pub corrupt: String,
@@ -41,6 +44,8 @@ impl CsvOptions {
     pub fn of(function: &str, literals: &Literals<'_>, at: usize, reads: bool) -> Result<Self> {
         let mut parsed = Self {
             rules: WriteRules::default(),
+            trims_start: false,
+            trims_end: false,
             mode: Mode::Permissive,
             corrupt: "_corrupt_record".to_owned(),
             not_a_number: "NaN".to_owned(),
@@ -61,6 +66,12 @@ impl CsvOptions {
                     has_separator = true;
                     parsed.rules.dialect.separator = separator(function, &value)?;
                 }
+                "ignoreleadingwhitespace" if reads => {
+                    parsed.trims_start = boolean(function, &name, &value)?;
+                }
+                "ignoretrailingwhitespace" if reads => {
+                    parsed.trims_end = boolean(function, &name, &value)?;
+                }
                 "mode" => parsed.mode = Mode::named(function, &value)?,
                 "columnnameofcorruptrecord" => parsed.corrupt = value,
                 "nanvalue" => parsed.not_a_number = value,
@@ -77,9 +88,9 @@ impl CsvOptions {
         Ok(parsed)
     }
 
-    /// How the values stand on a line.
-    pub fn dialect(&self) -> &Dialect {
-        &self.rules.dialect
+    /// What splits lines for a reader.
+    pub fn splitter(&self) -> Splitter {
+        Splitter::new(&self.rules.dialect).trimming(self.trims_start, self.trims_end)
     }
 
     /// Sets an option of how values stand on a line; false if `name` is none.
@@ -108,7 +119,12 @@ impl CsvOptions {
 }
 
 fn pattern(function: &str, name: &str, value: &str) -> Result<TimePattern> {
-    TimePattern::parse(value).map_err(|error| plan_datafusion_err!("{function}: {name}: {error}"))
+    let wrong = |error: DataFusionError| plan_datafusion_err!("{function}: {name}: {error}");
+    let found = TimePattern::parse(value).map_err(wrong)?;
+    if !function.starts_with("to_") {
+        found.to_read().map_err(wrong)?;
+    }
+    Ok(found)
 }
 
 fn pattern_of_time(function: &str, name: &str, value: &str) -> Result<TimePattern> {
@@ -116,14 +132,6 @@ fn pattern_of_time(function: &str, name: &str, value: &str) -> Result<TimePatter
     match found.first_of(NOT_OF_TIME) {
         Some(letter) => plan_err!("{function}: {name} has {letter}, which a TIME has nothing for"),
         None => Ok(found),
-    }
-}
-
-fn boolean(function: &str, name: &str, value: &str) -> Result<bool> {
-    match value.to_lowercase().as_str() {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => plan_err!("{function}: {name} is true or false, not {value}"),
     }
 }
 

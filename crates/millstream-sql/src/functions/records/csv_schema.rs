@@ -9,7 +9,6 @@ use datafusion::common::{Result, plan_err};
 use super::csv_options::CsvOptions;
 use super::csv_values::{boolean, date, number, special, timestamp};
 use super::prepared::{Literals, Prepared, plain};
-use crate::csv::Splitter;
 use crate::types::{spark_type, timestamp as timestamp_type};
 use crate::values::calendar::{parse_date, parse_timestamp, parse_timestamp_without_zone};
 
@@ -33,7 +32,7 @@ impl Prepared for SchemaOfCsv {
         if text.is_empty() {
             return plan_err!("schema_of_csv: the text is empty; write one with values");
         }
-        let mut splitter = Splitter::new(options.dialect());
+        let mut splitter = options.splitter();
         let count = splitter.split(text.as_bytes());
         let mut fields = Vec::with_capacity(count);
         for at in 0..count {

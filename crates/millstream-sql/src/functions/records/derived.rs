@@ -109,6 +109,10 @@ struct Place<'a> {
 
 fn with_schema(expr: Expr, place: Place<'_>) -> Result<Transformed<Expr>> {
     let Some(value) = value_of(&expr) else { return Ok(Transformed::no(expr)) };
+    // NULL is no value, whatever the schema.
+    if value.get_type(place.schema)?.is_null() {
+        return Ok(Transformed::yes(Expr::Literal(ScalarValue::Binary(None), None)));
+    }
     let wrong = |error| plan_datafusion_err!("to_avro: {error}");
     let Some((data_type, nullable)) = known(value, place) else {
         let all = nullable(&plain(&value.get_type(place.schema)?));

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, StringArray};
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{Result, plan_datafusion_err, plan_err};
+use datafusion::common::{Result, plan_datafusion_err};
 
-use super::options::{options, unknown};
+use super::options::{boolean, options, unknown};
 use super::prepared::{Literals, Prepared, plain};
-use crate::json::infer;
+use crate::json::{Leniency, infer};
 use crate::types::spark_type;
 
 /// `schema_of_json(text [, options])`.
@@ -28,19 +28,23 @@ impl Prepared for SchemaOfJson {
     fn prepare(_: &FieldRef, literals: &Literals<'_>) -> Result<Self> {
         let text = literals.text(0, "JSON")?;
         let mut primitives_are_texts = false;
+        let mut lenient = Leniency::of_records();
         for (name, value) in options(Self::NAME, literals, 1)? {
-            match (name.as_str(), value.to_lowercase().as_str()) {
-                ("primitivesasstring", "true") => primitives_are_texts = true,
-                ("primitivesasstring", "false") => primitives_are_texts = false,
-                ("primitivesasstring", _) => {
-                    return plan_err!(
-                        "schema_of_json: primitivesAsString is true or false, not {value}"
-                    );
+            if let Some(option) = lenient.option(&name) {
+                *option = boolean(Self::NAME, &name, &value)?;
+                continue;
+            }
+            match name.as_str() {
+                "primitivesasstring" => {
+                    primitives_are_texts = boolean(Self::NAME, "primitivesAsString", &value)?;
                 }
-                _ => return unknown(Self::NAME, &name, "primitivesAsString"),
+                _ => {
+                    let known = "primitivesAsString and those that begin with allow";
+                    return unknown(Self::NAME, &name, known);
+                }
             }
         }
-        let found = infer(text, primitives_are_texts);
+        let found = infer(text, primitives_are_texts, lenient);
         let found = found.map_err(|problem| plan_datafusion_err!("schema_of_json: {problem}"))?;
         Ok(Self { ddl: spark_type(&found) })
     }

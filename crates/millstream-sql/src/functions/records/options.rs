@@ -5,7 +5,8 @@ use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue, plan_datafusion_err, plan_err};
 use std::sync::Arc;
 
-use super::super::json::entries;
+pub(super) use super::super::option_texts::boolean;
+use super::super::option_texts::entries;
 use super::prepared::Literals;
 
 /// What becomes of a record that is malformed.

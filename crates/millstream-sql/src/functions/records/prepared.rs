@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::super::define::call;
 use super::super::types::schema_of;
-use crate::types::spark_type;
+use crate::types::{map_of, spark_type};
 
 /// How many calls with different literals are kept ready for each function.
 const KEPT_MAX: usize = 32;
@@ -31,6 +31,9 @@ pub(super) trait Prepared: Send + Sync + Sized + 'static {
     const USAGE: &'static str;
     /// How many arguments it takes, at least and at most.
     const ARGUMENTS: (usize, usize);
+
+    /// Whether `map()`, whose keys and values have no type, is taken for no options.
+    const TAKES_NO_ENTRIES: bool = false;
 
     /// The type that the first argument, the data, is cast to.
     fn data(given: &DataType) -> DataType;
@@ -75,6 +78,19 @@ fn resolved<'a, P: Prepared>(
         Ok(Some(found.map_or(Cow::Borrowed(value), Cow::Owned)))
     };
     arguments.enumerate().map(resolve).collect()
+}
+
+/// What a `map()` without entries stands for. While a query is planned it is no literal, but a call
+/// of which the type says all.
+static NO_ENTRIES: ScalarValue = ScalarValue::Null;
+
+/// The value of an argument of a type, if it is a literal.
+fn literal<'a, P: Prepared>(
+    value: Option<&'a ScalarValue>,
+    of: &DataType,
+) -> Option<&'a ScalarValue> {
+    let is_void = P::TAKES_NO_ENTRIES && *of == map_of(DataType::Null, DataType::Null);
+    if is_void { Some(&NO_ENTRIES) } else { value }
 }
 
 impl Literals<'_> {
@@ -235,7 +251,9 @@ impl<P: Prepared> ScalarUDFImpl for Function<P> {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let literals = resolved::<P>(args.scalar_arguments.iter().copied())?;
+        let arguments = args.scalar_arguments.iter().zip(args.arg_fields);
+        let literals =
+            resolved::<P>(arguments.map(|(value, field)| literal::<P>(*value, field.data_type())))?;
         let (data_type, nullable) = self.prepared(&args.arg_fields[0], &literals)?.returns();
         Ok(Arc::new(Field::new(P::NAME, data_type, nullable)))
     }
@@ -248,8 +266,8 @@ impl<P: Prepared> ScalarUDFImpl for Function<P> {
         context: &SimplifyContext,
     ) -> Result<ExprSimplifyResult> {
         let literals = resolved::<P>(args.iter().map(|expr| match expr {
-            Expr::Literal(value, _) => Some(value),
-            _ => None,
+            Expr::Literal(value, _) => literal::<P>(Some(value), &value.data_type()),
+            call => literal::<P>(None, &call.get_type(context.schema().as_ref()).ok()?),
         }))?;
         if let Ok(data_type) = args[0].get_type(context.schema().as_ref()) {
             let data = Arc::new(Field::new("", data_type, true));
@@ -274,7 +292,7 @@ impl<P: Prepared> ScalarUDFImpl for Function<P> {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let literals = resolved::<P>(args.args.iter().map(|value| match value {
-            ColumnarValue::Scalar(value) => Some(value),
+            ColumnarValue::Scalar(value) => literal::<P>(Some(value), &value.data_type()),
             ColumnarValue::Array(_) => None,
         }))?;
         let prepared = self.prepared(&args.arg_fields[0], &literals)?;

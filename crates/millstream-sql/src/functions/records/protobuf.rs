@@ -112,6 +112,7 @@ impl Prepared for FromProtobuf {
     const NAME: &'static str = "from_protobuf";
     const USAGE: &'static str = "from_protobuf(data, messageName, descFilePath [, options])";
     const ARGUMENTS: (usize, usize) = (3, 4);
+    const TAKES_NO_ENTRIES: bool = true;
 
     fn data(given: &DataType) -> DataType {
         bytes(given)
@@ -195,6 +196,7 @@ impl Prepared for ToProtobuf {
     const NAME: &'static str = "to_protobuf";
     const USAGE: &'static str = "to_protobuf(data, messageName, descFilePath [, options])";
     const ARGUMENTS: (usize, usize) = (3, 4);
+    const TAKES_NO_ENTRIES: bool = true;
 
     fn data(given: &DataType) -> DataType {
         plain(given)

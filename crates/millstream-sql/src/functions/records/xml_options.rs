@@ -1,9 +1,9 @@
 //! The options of `from_xml`, `to_xml` and `schema_of_xml`.
 
-use datafusion::common::{Result, plan_datafusion_err, plan_err};
+use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
 
 use super::super::time_pattern::TimePattern;
-use super::options::{Mode, options, unknown};
+use super::options::{Mode, boolean, options, unknown};
 use super::prepared::Literals;
 use crate::xml::is_name;
 
@@ -85,8 +85,12 @@ impl XmlOptions {
             "timeformat" => &mut self.times,
             _ => return Ok(false),
         };
-        let pattern = TimePattern::parse(value);
-        *form = Some(pattern.map_err(|error| plan_datafusion_err!("{function}: {name}: {error}"))?);
+        let wrong = |error: DataFusionError| plan_datafusion_err!("{function}: {name}: {error}");
+        let pattern = TimePattern::parse(value).map_err(wrong)?;
+        if !function.starts_with("to_") {
+            pattern.to_read().map_err(wrong)?;
+        }
+        *form = Some(pattern);
         Ok(true)
     }
 
@@ -133,14 +137,6 @@ impl XmlOptions {
         kept.iter().map(move |(name, value)| {
             (format!("{}{}", self.attribute_prefix, self.name(name)), self.trimmed(value))
         })
-    }
-}
-
-fn boolean(function: &str, name: &str, value: &str) -> Result<bool> {
-    match value.to_lowercase().as_str() {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => plan_err!("{function}: {name} is true or false, not {value}"),
     }
 }
 

@@ -28,7 +28,9 @@ pub(crate) use super::nested_casts::is_another_order;
 pub(crate) use casts::is_short_text;
 pub(super) use columns::{check_columns, united};
 pub(crate) use kinds::check_kind;
-pub(crate) use numbers::{ABS, ADD, MAKE_DATE, MULTIPLY, NONZERO, SUBTRACT};
+pub(crate) use numbers::{
+    ABS, ADD, CONV, DIV, ELT, MAKE_DATE, MULTIPLY, NEXT_DAY, NONZERO, SUBTRACT,
+};
 pub(super) use sides::taken;
 
 /// Among the options of a session, says that it has no ANSI mode.

@@ -1,5 +1,6 @@
-//! Whole numbers that wrap around, divisors that are NULL where they are zero, and dates of numbers
-//! that make none.
+//! Whole numbers that wrap around, divisors that are NULL where they are zero, and what else is
+//! NULL or has another value where ANSI mode has an error: dates of numbers and of names that make
+//! none, `elt` without a value, numbers of too many bits in `conv`.
 
 use std::sync::Arc;
 
@@ -12,11 +13,15 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 use datafusion::common::{Result, internal_err};
 
+use super::super::bases::conv_of_64_bits;
+use super::super::collections::{elt_or_null, elt_type};
+use super::super::date_steps::next_day_or_null;
 use super::super::datetime::civil;
-use super::super::define::{Arguments, Function, Param, returns_date};
+use super::super::decimals::wrapping_quotients;
+use super::super::define::{Arguments, Function, Param, returns_date, returns_long, returns_text};
 use super::super::operators::wider;
 
-use Param::{Any, Int};
+use Param::{Any, Date, Int, Long, Text, TextOrBinary};
 
 pub(crate) const ADD: &str = "__wrapping_add";
 pub(crate) const SUBTRACT: &str = "__wrapping_subtract";
@@ -24,6 +29,10 @@ pub(crate) const MULTIPLY: &str = "__wrapping_multiply";
 pub(crate) const ABS: &str = "__wrapping_abs";
 pub(crate) const NONZERO: &str = "__nonzero";
 pub(crate) const MAKE_DATE: &str = "__make_date_or_null";
+pub(crate) const CONV: &str = "__conv_of_64_bits";
+pub(crate) const DIV: &str = "__wrapping_div";
+pub(crate) const ELT: &str = "__elt_or_null";
+pub(crate) const NEXT_DAY: &str = "__next_day_or_null";
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new(ADD, &[Any, Any], wider_type, |args| wrapped(args, numeric::add_wrapping)),
@@ -32,6 +41,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new(ABS, &[Any], same, abs).keeps_nulls(),
     Function::new(NONZERO, &[Any], same, nonzero),
     Function::new(MAKE_DATE, &[Int, Int, Int], returns_date, make_date),
+    Function::new(CONV, &[Text, Int, Int], returns_text, conv_of_64_bits),
+    Function::new(DIV, &[Any, Any], returns_long, wrapping_quotients),
+    Function::new(ELT, &[Long, TextOrBinary], elt_type, elt_or_null).variadic(),
+    Function::new(NEXT_DAY, &[Date, Text], returns_date, next_day_or_null),
 ];
 
 fn same(args: &[DataType]) -> Result<DataType> {

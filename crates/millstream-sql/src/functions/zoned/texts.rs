@@ -74,7 +74,7 @@ fn read(
         let (Some(text), Some(pattern)) = (texts.get(row), patterns.get(row)) else {
             return Ok(None);
         };
-        match last.get(pattern)?.read_in(text, zone) {
+        match last.for_reading(pattern)?.read_in(text, zone) {
             None if strict => invalid(text, wanted),
             time => Ok(time),
         }

@@ -37,8 +37,8 @@ fn rule(name: &str) -> Option<Rule> {
         "array" | "array_to_string" | "coalesce" | "concat" | "concat_ws" | "elt" | "flatten"
         | "lower" | "lpad" | "make_array" | "make_valid_utf8" | "mask" | "nvl" | "overlay"
         | "reverse" | "rpad" | "try_validate_utf8" | "upper" | "validate_utf8" => Rule::Keeps(&[]),
-        "array_repeat" | "array_slice" | "format_string" | "left" | "repeat" | "right"
-        | "shuffle" | "slice" | "substr" | "substring" => Rule::Keeps(&[0]),
+        "__apart" | "array_repeat" | "array_slice" | "format_string" | "left" | "repeat"
+        | "right" | "shuffle" | "slice" | "substr" | "substring" => Rule::Keeps(&[0]),
         "nvl2" => Rule::Keeps(&[1, 2]),
         "contains" | "endswith" | "find_in_set" | "instr" | "locate" | "startswith" => {
             Rule::Compares(&[0, 1])

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::functions::core::coalesce;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, lit};
@@ -12,11 +12,15 @@ use datafusion::logical_expr::{Expr, lit};
 use super::casts::has_short_texts;
 use super::{Query, classes, refused};
 use crate::functions::known_as;
-use crate::functions::without_ansi::{self, ABS, ADD, MAKE_DATE, MULTIPLY, SUBTRACT};
+use crate::functions::without_ansi::{
+    self, ABS, ADD, CONV, DIV, ELT, MAKE_DATE, MULTIPLY, NEXT_DAY, SUBTRACT,
+};
 use crate::functions::zoned::{DEFAULT_PATTERN, as_cast};
 
 /// What `size` of NULL is.
 const SIZE_OF_NULL: i32 = -1;
+/// A DECIMAL that all whole numbers fit.
+const WHOLE: DataType = DataType::Decimal128(20, 0);
 
 impl Query<'_> {
     /// A call whose arguments are what they mean already.
@@ -74,13 +78,22 @@ impl Query<'_> {
             "checked_subtract" => Some(SUBTRACT),
             "checked_multiply" => Some(MULTIPLY),
             "abs" if is_whole => Some(ABS),
+            "conv" => Some(CONV),
             _ => None,
         };
         if let Some(name) = wrapping {
             return Ok(Some(without_ansi::call(name, args())));
         }
+        let is_of_numbers = is_whole || matches!(types.first(), Some(DataType::Decimal128(..)));
         match (call.name(), call.args.as_slice()) {
             ("negative", [value]) if is_whole => Ok(Some(self.negative(value.clone())?.data)),
+            ("round" | "bround", [_, places]) if is_whole && is_before_point(places) => {
+                rounded(call, &types[0]).map(Some)
+            }
+            ("div", [left, right]) if is_of_numbers => {
+                let right = self.nonzero(right.clone())?;
+                Ok(Some(without_ansi::call(DIV, vec![left.clone(), right])))
+            }
             ("divide" | "div" | "mod" | "pmod", [left, right]) => {
                 let right = self.nonzero(right.clone())?;
                 let function = Arc::clone(&call.func);
@@ -97,6 +110,7 @@ impl Query<'_> {
         let args = || call.args.clone();
         match (call.name(), call.args.as_slice()) {
             ("make_date", _) => Ok(Some(without_ansi::call(MAKE_DATE, args()))),
+            ("next_day", _) => Ok(Some(without_ansi::call(NEXT_DAY, args()))),
             ("make_timestamp", _) => self.named("try_make_timestamp", args()).map(Some),
             ("make_timestamp_ntz", _) => self.named("try_make_timestamp_ntz", args()).map(Some),
             ("to_date", _) if is_text => self.named("try_to_date", args()).map(Some),
@@ -105,7 +119,7 @@ impl Query<'_> {
                 let local = DataType::Timestamp(TimeUnit::Microsecond, None);
                 Ok(Some(without_ansi::try_cast(text.clone(), &local)))
             }
-            ("unix_timestamp", [text, rest @ ..]) if is_text => {
+            ("unix_timestamp" | "to_unix_timestamp", [text, rest @ ..]) if is_text => {
                 let pattern = rest.first().cloned().unwrap_or_else(|| lit(DEFAULT_PATTERN));
                 let moment = self.named("try_to_timestamp", vec![text.clone(), pattern])?;
                 let function = Arc::clone(&call.func);
@@ -121,6 +135,7 @@ impl Query<'_> {
         match call.name() {
             "at_index" => self.named("get", args()).map(Some),
             "element_at" => self.named("try_element_at", args()).map(Some),
+            "elt" => Ok(Some(without_ansi::call(ELT, args()))),
             "parse_url" => self.named("try_parse_url", args()).map(Some),
             "size" => {
                 let size = Expr::ScalarFunction(call.clone());
@@ -146,4 +161,18 @@ impl Query<'_> {
         let function = Arc::clone(&call.func);
         Ok(Some(Expr::ScalarFunction(ScalarFunction::new_udf(function, args))))
     }
+}
+
+/// Whether a whole number may be rounded to another one.
+fn is_before_point(places: &Expr) -> bool {
+    let Expr::Literal(places, _) = places else { return true };
+    !matches!(places.cast_to(&DataType::Int64), Ok(ScalarValue::Int64(Some(0..))))
+}
+
+/// The call that rounds a whole number of the type `of`, of whose result the low bits are kept.
+fn rounded(call: &ScalarFunction, of: &DataType) -> Result<Expr> {
+    let mut args = call.args.clone();
+    args[0] = without_ansi::try_cast(std::mem::take(&mut args[0]), &WHOLE);
+    let rounded = ScalarFunction::new_udf(Arc::clone(&call.func), args);
+    without_ansi::cast(Expr::ScalarFunction(rounded), of)
 }

@@ -20,6 +20,9 @@ pub(super) const ROWS: &[&str] = &[
     "bit_and",
     "bit_or",
     "bit_xor",
+    "bitmap_and_agg",
+    "bitmap_construct_agg",
+    "bitmap_or_agg",
     "bool_and",
     "bool_or",
     "collect_list",
@@ -33,6 +36,7 @@ pub(super) const ROWS: &[&str] = &[
     "first_touch",
     "first_value",
     "grouping",
+    "histogram_numeric",
     "kurtosis",
     "lag",
     "last_touch",
@@ -89,6 +93,7 @@ pub(super) const ROWS: &[&str] = &[
 
 /// Functions that take functions.
 pub(super) const LAMBDAS: &[&str] = &[
+    "__sorted_by",
     "aggregate",
     "exists",
     "filter",

@@ -44,7 +44,8 @@ use crate::functions::rules::rewrite;
 use crate::functions::without_ansi::{self, NONZERO, SUBTRACT};
 use crate::query::prepared::PreparedQuery;
 use crate::types::planner::spark_type_of;
-use crate::values::calendar::{parse_date, parse_timestamp, parse_timestamp_ntz};
+use crate::values::calendar::{dated, parse_date, parse_timestamp, parse_timestamp_ntz};
+use crate::values::zone::Zone;
 
 /// Refuses `DATE'x'`: to the planner it is a cast, of which there is an error in both modes where
 /// it is a literal.
@@ -71,7 +72,9 @@ fn is_readable(literal: &TypedString) -> bool {
     };
     match spark_type_of(&literal.data_type) {
         Ok(DataType::Date32) => parse_date(text).is_some(),
-        Ok(DataType::Timestamp(_, Some(_))) => parse_timestamp(text).is_some(),
+        Ok(DataType::Timestamp(_, Some(_))) => parse_timestamp(text)
+            .or_else(|| parse_timestamp(&dated(text, 0, &Zone::UTC)?))
+            .is_some(),
         Ok(DataType::Timestamp(_, None)) => parse_timestamp_ntz(text).is_some(),
         _ => true,
     }

@@ -105,8 +105,10 @@ impl InZone<'_> {
             "to_date" | "try_to_date" if is_moment => cast_to(&DataType::Date32, true),
             "to_date" if of.is_string() && has_pattern => by_pattern(zoned::TO_DATE),
             "try_to_date" if of.is_string() && has_pattern => by_pattern(zoned::TRY_TO_DATE),
-            "unix_timestamp" if of.is_string() => by_pattern(zoned::UNIX_TIMESTAMP),
-            "unix_timestamp" => {
+            "unix_timestamp" | "to_unix_timestamp" if of.is_string() => {
+                by_pattern(zoned::UNIX_TIMESTAMP)
+            }
+            "unix_timestamp" | "to_unix_timestamp" => {
                 let mut call = call.clone();
                 // A local time is one of UTC, as Spark has it.
                 if *of == DataType::Date32 {

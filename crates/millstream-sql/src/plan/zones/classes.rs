@@ -4,10 +4,12 @@
 /// Functions whose arguments are not compared with each other. Names of internal functions begin
 /// with `__`.
 pub(super) const STILL: &[&str] = &[
+    "__apart",
     "__as_key",
     "__if_any",
     "__only_row",
     "__sorted_maps",
+    "__zipped",
     "array_compact",
     "array_distinct",
     "array_element",
@@ -113,6 +115,7 @@ pub(super) const ROWS: &[&str] = &[
     "first_touch",
     "first_value",
     "grouping",
+    "histogram_numeric",
     "lag",
     "last_touch",
     "last_value",
@@ -131,6 +134,7 @@ pub(super) const ROWS: &[&str] = &[
 
 /// Functions that take functions.
 pub(super) const LAMBDAS: &[&str] = &[
+    "__sorted_by",
     "aggregate",
     "exists",
     "filter",

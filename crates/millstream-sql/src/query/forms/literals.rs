@@ -1,7 +1,8 @@
 //! Texts that stand side by side, which are one, names that are written as texts, and words that
-//! sqlparser would read otherwise: TIMESTAMP_LTZ before a text, and columns called `all`.
+//! sqlparser would read otherwise: TIMESTAMP_LTZ before a text, X apart from one, and columns
+//! called `all`.
 
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::tokenizer::{self, Token};
 
 use super::tokens::Added;
 use crate::syntax::lexer::Lexeme;
@@ -23,6 +24,18 @@ pub(super) fn is_identifier(tokens: &[Lexeme], at: usize) -> bool {
 pub(super) fn is_local_timestamp(tokens: &[Lexeme], at: usize) -> bool {
     tokens[at].is_word("TIMESTAMP_LTZ")
         && tokens.get(at + 1).is_some_and(|next| matches!(next.token, Token::SingleQuotedString(_)))
+}
+
+/// The digits of `X '1F'`; without the space sqlparser knows them.
+pub(super) fn bytes(tokens: &[Lexeme], at: usize) -> Option<Lexeme> {
+    let (first, last) = (&tokens[at], tokens.get(at + 1)?);
+    let Token::SingleQuotedString(digits) = &last.token else { return None };
+    let place = tokenizer::Span::new(first.at.start, last.at.end);
+    first.is_word("X").then(|| Lexeme {
+        token: Token::HexStringLiteral(digits.clone()),
+        span: first.span.to(last.span),
+        at: place,
+    })
 }
 
 /// True at the first of several columns, where that is called `all`.
@@ -54,6 +67,11 @@ pub(super) fn plain(tokens: &[Lexeme]) -> Vec<Lexeme> {
         {
             plain.extend(name);
             at += length;
+            continue;
+        }
+        if let Some(bytes) = bytes(tokens, at) {
+            plain.push(bytes);
+            at += 2;
             continue;
         }
         plain.push(if is_local_timestamp(tokens, at) {

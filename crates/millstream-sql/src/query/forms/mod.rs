@@ -1,7 +1,8 @@
 //! Forms of queries that sqlparser does not know, as those that it knows: Spark's pipe syntax,
 //! `TABLE t`, FROM before SELECT, PIVOT, texts side by side, `VALUES 1, 2`, `(1 AS a, 2 AS b)`,
 //! sets within GROUPING SETS, `trim(BOTH FROM x)`, `IDENTIFIER('...')`, `TIMESTAMP_LTZ '...'`,
-//! `VALUES (1) AS t(a)`, joins with NEAREST BY, `STRING COLLATE name` in casts.
+//! `X '1F'`, `VALUES (1) AS t(a)`, joins with NEAREST BY, `STRING COLLATE name` and
+//! `STRUCT<a: INT NOT NULL>` in casts, `struct(1 a)`, `OVER (DISTRIBUTE BY a SORT BY b)`.
 //!
 //! `FROM t |> WHERE a > 1 |> EXTEND a + 1 AS b |> ORDER BY b` is read here, before sqlparser sees
 //! it, and becomes `SELECT * FROM (SELECT *, a + 1 AS b FROM t WHERE (a > 1)) ORDER BY b`. All
@@ -14,6 +15,7 @@
 
 mod collated_types;
 mod column_names;
+mod field_rules;
 mod inline_rows;
 pub(crate) mod literals;
 mod missing;
@@ -27,8 +29,10 @@ mod primary;
 mod relation;
 mod samples;
 mod steps;
+mod struct_names;
 mod tokens;
 mod trims;
+mod window_words;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -54,7 +58,8 @@ pub(crate) fn plain(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Option<Lex
         return Ok(None);
     }
     let plain = trims::plain(samples::without_all(literals::plain(&tokens)));
-    let plain = collated_types::plain(plain);
+    let plain = field_rules::without(collated_types::plain(plain));
+    let plain = window_words::plain(struct_names::plain(plain));
     let plain = lexed.with(level(&plain)?);
     // Each step is a subquery around those before it.
     match limits::check(&plain).0.into_iter().next() {
@@ -78,9 +83,13 @@ fn has_other_forms(tokens: &[Lexeme]) -> bool {
             || samples::takes_all(tokens, at)
             || literals::is_identifier(tokens, at)
             || literals::is_local_timestamp(tokens, at)
+            || literals::bytes(tokens, at).is_some()
             || literals::is_column_all(tokens, at)
-            || trims::is_sided(tokens, at)
+            || trims::begins(tokens, at)
             || collated_types::begins(tokens, at)
+            || field_rules::begins(tokens, at)
+            || struct_names::begins(tokens, at)
+            || window_words::begins(tokens, at)
             || nested_sets::begin(tokens, at)
             || pivots::begins(tokens, at)
             || (tokens[at].is_word("FROM") && primary::may_begin(tokens, at))

@@ -45,7 +45,8 @@ fn ends(next: Option<&Token>) -> bool {
 const UNITS: &[&str] =
     &["YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"];
 
-fn is_unit(lexeme: &Lexeme) -> bool {
+/// True at the name of a unit of time, `DAY` or `DAYS`.
+pub(super) fn is_unit(lexeme: &Lexeme) -> bool {
     let Some(word) = lexeme.word() else { return false };
     let word = word.to_ascii_uppercase();
     UNITS.contains(&word.strip_suffix('S').unwrap_or(&word))

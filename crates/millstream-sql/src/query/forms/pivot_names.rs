@@ -1,12 +1,13 @@
 //! What the columns of PIVOT are called where no name was written: `2012`, `{2012, x}`, `[1, 2]`,
-//! and with several aggregates `2012_sum(a)`. A name that only an evaluation would tell has to be
-//! written.
+//! `2012-01-31`, and with several aggregates `2012_sum(a)`. A name that only an evaluation would
+//! tell has to be written, and so has that of a TIMESTAMP, which depends on the session's zone.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::tokens::{end_of_parenthesis, items, listed};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::lexer::Lexeme;
+use crate::values::calendar::{parse_date, parse_timestamp_ntz, write_date, write_timestamp};
 
 pub(super) fn text_of(lexeme: &Lexeme) -> String {
     match &lexeme.token {
@@ -51,6 +52,7 @@ fn literal(value: &[Lexeme]) -> Option<String> {
             Token::Number(digits, _) => is_plain(digits).then(|| format!("-{digits}")),
             _ => None,
         },
+        [of, Lexeme { token: Token::SingleQuotedString(text), .. }] => time(of, text),
         [array, rest @ ..] if array.is_word("ARRAY") => {
             let elements = items(within(rest)?);
             let texts = elements.iter().map(|element| literal(element));
@@ -65,6 +67,19 @@ fn literal(value: &[Lexeme]) -> Option<String> {
             }
         }
     }
+}
+
+/// The text of `DATE '...'` and of `TIMESTAMP_NTZ '...'`.
+fn time(of: &Lexeme, text: &str) -> Option<String> {
+    let mut written = String::new();
+    if of.is_word("DATE") {
+        write_date(parse_date(text)?, &mut written);
+    } else if of.is_word("TIMESTAMP_NTZ") {
+        write_timestamp(parse_timestamp_ntz(text)?, &mut written);
+    } else {
+        return None;
+    }
+    Some(written)
 }
 
 /// What the parenthesis encloses that `tokens` are.
@@ -141,7 +156,11 @@ mod tests {
             ("array()", None),
             ("1e2", None),
             ("007", None),
-            ("DATE '2026-01-31'", None),
+            ("DATE '2026-1-31'", Some("2026-01-31")),
+            ("('x', DATE '2026-01-31')", Some("{x, 2026-01-31}")),
+            ("TIMESTAMP_NTZ '2026-01-31 10:00:00.50'", Some("2026-01-31 10:00:00.5")),
+            ("TIMESTAMP '2026-01-31 10:00:00'", None),
+            ("DATE 'today'", None),
             ("a", None),
         ];
         for (text, name) in cases {

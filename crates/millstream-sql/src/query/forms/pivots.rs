@@ -5,6 +5,8 @@
 //! where there are no rows of it. A value is compared as what it is as a `k` (`__as_key`).
 //! `t UNPIVOT (v FOR k IN (a, b))` is a `stack` of the columns.
 
+use std::ops::Range;
+
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::missing;
@@ -34,8 +36,14 @@ pub(super) fn all(mut tokens: Vec<Lexeme>) -> Result<Vec<Lexeme>, Diagnostic> {
             let help = "write some of them in subqueries with names";
             return Err(Diagnostic::at(tokens[at].span, message).help(help));
         }
+        let rows: Vec<Range<usize>> = outside(&tokens)
+            .take_while(|before| *before < at)
+            .filter_map(|before| rows_of_values(&tokens, before))
+            .collect();
         let start = outside(&tokens).take_while(|before| *before < at).filter(|before| {
-            tokens[*before].is_word("FROM") || tokens[*before].token == Token::Comma
+            let is_comma = tokens[*before].token == Token::Comma;
+            tokens[*before].is_word("FROM")
+                || (is_comma && !rows.iter().any(|rows| rows.contains(before)))
         });
         let start = start.last().map_or(0, |before| before + 1);
         let open = opening(&tokens, at).unwrap_or(at + 1);
@@ -55,6 +63,23 @@ pub(super) fn all(mut tokens: Vec<Lexeme>) -> Result<Vec<Lexeme>, Diagnostic> {
         tokens.splice(start..=end, subquery);
     }
     Ok(tokens)
+}
+
+/// The rows of an inline table, `VALUES (1, 2), (3, 4)`, that begins at a token.
+fn rows_of_values(tokens: &[Lexeme], at: usize) -> Option<Range<usize>> {
+    let is = |at: usize, token: &Token| tokens.get(at).is_some_and(|found| found.token == *token);
+    if !tokens[at].is_word("VALUES") {
+        return None;
+    }
+    let mut end = at + 1;
+    while is(end, &Token::LParen) {
+        end = end_of_parenthesis(tokens, end + 1) + 1;
+        if !is(end, &Token::Comma) || !is(end + 1, &Token::LParen) {
+            break;
+        }
+        end += 1;
+    }
+    Some(at..end)
 }
 
 /// True at a PIVOT or UNPIVOT that belongs to a FROM clause.

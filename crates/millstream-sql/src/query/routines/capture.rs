@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::template::{Contents, Template};
 use crate::diagnostic::Diagnostic;
+use crate::query::ast::counting_queries;
 use crate::syntax::lexer::Lexed;
 
 /// The table of whose columns an argument can only be.
@@ -96,15 +97,7 @@ struct Free<'a> {
 impl VisitorMut for Free<'_> {
     type Break = ();
 
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
+    counting_queries!();
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         let parts = match &*expr {

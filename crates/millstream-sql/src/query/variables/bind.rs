@@ -72,9 +72,29 @@ pub(crate) fn put_in(
 struct Level {
     frame: Frame,
     /// The names that its SELECT list gives.
-    aliases: Vec<String>,
+    aliases: Vec<Alias>,
     /// This is what ORDER BY sees.
     orders: bool,
+}
+
+/// A name that an item of a SELECT list is given.
+struct Alias {
+    lower: String,
+    /// Where it is written: only what follows sees it. ORDER BY sees all of them, and what has no
+    /// place.
+    at: Option<Location>,
+}
+
+impl Alias {
+    fn of(ident: &Ident) -> Self {
+        let at = Some(ident.span.start).filter(|at| at.line > 0);
+        Self { lower: ident.value.to_lowercase(), at }
+    }
+
+    fn is_seen_by(&self, name: &Ident) -> bool {
+        let place = name.span.start;
+        place.line == 0 || self.at.is_none_or(|at| at < place)
+    }
 }
 
 struct Binder<'a> {
@@ -122,7 +142,9 @@ impl VisitorMut for Binder<'_> {
         }
         self.taken.push((with, known));
         let frame = self.scopes.frame_of_body(&query.body);
-        let aliases = frame.aliases.clone();
+        let aliases =
+            frame.aliases.iter().map(|name| Alias { lower: name.to_lowercase(), at: None });
+        let aliases = aliases.collect();
         self.levels.push(Level { frame, aliases, orders: true });
         ControlFlow::Continue(())
     }
@@ -233,17 +255,15 @@ fn parts(expr: &Expr) -> Option<&[Ident]> {
 }
 
 /// The names that an item of a SELECT list is given, where it would have others.
-fn given_names(item: &SelectItem) -> Vec<String> {
+fn given_names(item: &SelectItem) -> Vec<Alias> {
     match item {
         SelectItem::ExprWithAlias { expr: Expr::Identifier(name), alias }
             if name.value.eq_ignore_ascii_case(&alias.value) =>
         {
             Vec::new()
         }
-        SelectItem::ExprWithAlias { alias, .. } => vec![alias.value.clone()],
-        SelectItem::ExprWithAliases { aliases, .. } => {
-            aliases.iter().map(|alias| alias.value.clone()).collect()
-        }
+        SelectItem::ExprWithAlias { alias, .. } => vec![Alias::of(alias)],
+        SelectItem::ExprWithAliases { aliases, .. } => aliases.iter().map(Alias::of).collect(),
         _ => Vec::new(),
     }
 }
@@ -359,7 +379,7 @@ impl Binder<'_> {
             let is_column = level.frame.resolve(parts).is_some()
                 || columns.any(|column| column.name.to_lowercase() == lower);
             let sees_aliases = !level.orders || at == innermost;
-            let named = |alias: &String| alias.to_lowercase() == lower;
+            let named = |alias: &Alias| alias.lower == lower && alias.is_seen_by(first);
             let is_alias = sees_aliases && parts.len() == 1 && level.aliases.iter().any(named);
             if is_column || is_alias {
                 return Ok(None);
