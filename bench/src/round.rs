@@ -186,14 +186,26 @@ impl<'a> Stage<'a> {
         load: Load,
         transactions: bool,
     ) -> Result<(), Error> {
+        let kind = if transactions { "transactional" } else { "plain" };
+        self.warm_up_through(&Relay { transactions }, &format!("{kind} relay"), seconds, load)
+    }
+
+    /// The same with another system: what its requests have in them that the relay's have not is
+    /// code of the brokers, too, which would be compiled while its first round is measured.
+    pub fn warm_up_through(
+        &self,
+        system: &dyn SystemUnderTest,
+        name: &str,
+        seconds: u64,
+        load: Load,
+    ) -> Result<(), Error> {
         if seconds == 0 {
             return Ok(());
         }
-        let kind = if transactions { "transactional" } else { "plain" };
-        eprintln!("warming up: {seconds} s at {WARMUP_RATE}/s through the {kind} relay");
+        eprintln!("warming up: {seconds} s at {WARMUP_RATE}/s through the {name}");
         let load = Load { rate: WARMUP_RATE, seconds, warmup: 0, ..load };
-        self.run(&Relay { transactions }, load, &format!("warmup-{kind}"), 0)?;
-        Ok(())
+        let label = format!("warmup-{}", name.replace(' ', "-"));
+        self.run(system, load, &label, 0).map(drop)
     }
 
     fn measure(

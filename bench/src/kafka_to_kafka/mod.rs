@@ -42,7 +42,8 @@ pub struct Flags {
     #[arg(long, default_value_t = 5)]
     warmup: u64,
     /// Seconds before the first round in which the relay warms the brokers up, at 5,000 records/s;
-    /// as long again with transactions, if they are measured
+    /// as long again with transactions, if they are measured, and half as long through each other
+    /// system
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     broker_warmup: u64,
     /// Rounds at each rate, the relay and the engine taking turns
@@ -195,6 +196,12 @@ impl Bench<'_> {
         let with_transactions = self.systems.iter().any(|system| system.has_transactions(delivery));
         for transactions in [false, true].into_iter().filter(|it| !it || with_transactions) {
             self.stage.warm_brokers_up(seconds, load, transactions)?;
+        }
+        let others = self.systems.iter().filter(|system| !system.is_relay());
+        for system in others {
+            let under_test = system.system_under_test(&self.options, &self.by_tls);
+            let name = report::name(system);
+            self.stage.warm_up_through(under_test.as_ref(), &name, seconds / 2, load)?;
         }
         Ok(())
     }

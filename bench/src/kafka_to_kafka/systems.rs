@@ -35,6 +35,11 @@ impl System {
         }
     }
 
+    /// Whether it is the Kafka client alone.
+    pub fn is_relay(self) -> bool {
+        matches!(self, Self::Relay | Self::RelayTransactions)
+    }
+
     /// Whether it writes in transactions, where the user has asked for `asked`. The relay does not,
     /// whatever its lines say of the engine's delivery.
     pub fn has_transactions(self, asked: Delivery) -> bool {
@@ -47,7 +52,7 @@ impl System {
         options: &EngineOptions,
         by_tls: &[(String, String)],
     ) -> Box<dyn SystemUnderTest> {
-        if matches!(self, Self::Relay | Self::RelayTransactions) {
+        if self.is_relay() {
             return Box::new(Relay { transactions: self == Self::RelayTransactions });
         }
         let mut options = options.clone();

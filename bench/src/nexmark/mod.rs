@@ -2,10 +2,10 @@
 //! takes for each core that it keeps busy.
 //!
 //! A topic is filled with the events. Each query is run over them once into a Delta table, which is
-//! read back and compared with what a plain computation gives; then it is timed, into `noop`, and
-//! its rows are counted. A query whose result is wrong, or that wrote nothing while it was timed,
-//! fails the benchmark, when all others have been run. One that the engine refuses is reported
-//! with the engine's words.
+//! read back and compared with what a plain computation gives; then it is timed, and its rows are
+//! counted: into `noop`, as others publish it, or with `--sink delta` into a table. A query whose
+//! result is wrong, or that wrote nothing while it was timed, fails the benchmark, when all others
+//! have been run. One that the engine refuses is reported with the engine's words.
 //!
 //! What is counted are all events of the topic, also those of kinds that a query passes over, as
 //! the suite does.
@@ -49,14 +49,28 @@ pub struct Flags {
     /// Only these queries; all of them if it is not given
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     query: Vec<String>,
+    /// What the timed runs write into; queries by the clock update their rows, so they have `noop`
+    #[arg(long, value_enum, default_value_t = Sink::Noop)]
+    sink: Sink,
     #[command(flatten)]
     topic: TopicFlags,
+}
+
+/// What timed runs write into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Sink {
+    /// Rows are dropped.
+    Noop,
+    /// A table of Delta on this machine's disk.
+    Delta,
 }
 
 /// One timed run.
 #[derive(Clone, Debug, Serialize)]
 struct NexmarkLine {
     configuration: &'static str,
+    sink: Sink,
     round: u32,
     events: u64,
     partitions: i32,
@@ -74,6 +88,7 @@ struct NexmarkLine {
 #[derive(Clone, Debug, Serialize)]
 struct Summary {
     configuration: &'static str,
+    sink: Option<Sink>,
     rounds: usize,
     events: u64,
     events_per_s: f64,
@@ -221,11 +236,8 @@ impl Bench<'_> {
     fn check(&self, query: &Query) -> Result<Option<u64>, Error> {
         self.testbed.with_directory(query.name, |directory| {
             let table = directory.join("table");
-            let path = table.display().to_string();
             let own = if query.is_by_clock() { by_clock::SINK } else { ONCE };
-            let options = sql_options(&[own, &[("path", &path)]].concat(), &[]);
-            let pipeline = query
-                .pipeline(&self.testbed.source(self.topic), &format!("delta OPTIONS ({options})"));
+            let pipeline = self.delta_pipeline(query, own, &table);
             match expected(query.name, self.events()) {
                 Expected::Rows(rows) => {
                     self.testbed.run_to_end(&pipeline, directory, self.flags.events)?;
@@ -256,6 +268,16 @@ impl Bench<'_> {
         Ok(())
     }
 
+    fn sink_of(&self, query: &Query) -> Sink {
+        if query.is_by_clock() { Sink::Noop } else { self.flags.sink }
+    }
+
+    fn delta_pipeline(&self, query: &Query, own: &[(&str, &str)], table: &Path) -> String {
+        let path = table.display().to_string();
+        let options = sql_options(&[own, &[("path", path.as_str())]].concat(), &[]);
+        query.pipeline(&self.testbed.source(self.topic), &format!("delta OPTIONS ({options})"))
+    }
+
     fn noop_pipeline(&self, query: &Query) -> String {
         let source = self.testbed.source(self.topic);
         let update: &[_] = if query.is_by_clock() { &[("outputMode", "update")] } else { &[] };
@@ -271,11 +293,15 @@ impl Bench<'_> {
     ) -> Result<NexmarkLine, Error> {
         let label = format!("{}-{round}", query.name);
         let (took, told) = self.testbed.with_directory(&label, |directory| {
-            self.testbed.run_to_end(&self.noop_pipeline(query), directory, self.flags.events)
+            let pipeline = match self.sink_of(query) {
+                Sink::Noop => self.noop_pipeline(query),
+                Sink::Delta => self.delta_pipeline(query, ONCE, &directory.join("table")),
+            };
+            self.testbed.run_to_end(&pipeline, directory, self.flags.events)
         })?;
         let rows_out = told.iter().map(|told| told.rows_out).sum();
         if let Some(problem) = wrong_rows(round, rows_out, rows) {
-            return Err(Error::Result { path: PathBuf::from("noop"), problem });
+            return Err(Error::Result { path: PathBuf::from("the timed run"), problem });
         }
         Ok(self.line(query, round, &took, rows_out))
     }
@@ -284,6 +310,7 @@ impl Bench<'_> {
         let (events, seconds) = (self.flags.events, took.elapsed.as_secs_f64());
         NexmarkLine {
             configuration: query.name,
+            sink: self.sink_of(query),
             round,
             events,
             partitions: self.flags.topic.partitions,
@@ -314,6 +341,7 @@ fn summary(query: &'static Query, lines: &[NexmarkLine]) -> Summary {
     let thousands = |published: Option<f64>| published.map(|thousands| thousands * 1e3);
     Summary {
         configuration: query.name,
+        sink: lines.first().map(|line| line.sink),
         rounds: lines.len(),
         events: lines.first().map_or(0, |line| line.events),
         events_per_s: of(|line| line.events_per_s, 0),

@@ -44,7 +44,8 @@ pub struct Flags {
     #[arg(long, default_value_t = 20)]
     warmup: u64,
     /// Seconds before the first round in which the relays warm the brokers up, at 5,000 records/s:
-    /// without transactions, and as long again with them, if a system has them
+    /// without transactions, and as long again with them, if a system has them; and half as long
+    /// through Millstream
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     broker_warmup: u64,
     /// Rounds at each rate, all systems taking turns; each round begins with the next one
@@ -92,6 +93,11 @@ enum Peer {
 }
 
 impl Peer {
+    /// Whether it is Millstream.
+    fn is_engine(self) -> bool {
+        matches!(self, Self::Millstream | Self::MillstreamExactlyOnce)
+    }
+
     fn has_transactions(self) -> bool {
         matches!(
             self,
@@ -217,7 +223,15 @@ impl Bench<'_> {
         let warm_up = |transactions| self.stage.warm_brokers_up(seconds, load, transactions);
         let with_transactions = self.entrants.iter().any(|(peer, _)| peer.has_transactions());
         warm_up(false)?;
-        if with_transactions { warm_up(true) } else { Ok(()) }
+        if with_transactions {
+            warm_up(true)?;
+        }
+        // Java programs have seconds of their own before each round, for their own sake.
+        for (peer, system) in self.entrants.iter().filter(|(peer, _)| peer.is_engine()) {
+            let name = report::name(peer);
+            self.stage.warm_up_through(system.as_ref(), &name, seconds / 2, load)?;
+        }
+        Ok(())
     }
 
     fn rate(&self, rate: u64) -> Result<bool, Error> {
