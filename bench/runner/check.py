@@ -4,7 +4,7 @@ Behind each table of figures stands a comment that names where they come from:
 
     <!-- figures: bench/results/FILE.jsonl at COMMIT, summary lines, columns p50_ms, p99_ms -->
 
-Figures of a row must all be in one line of that kind, rounded as they are written; `4.3; 3.3` in
+`summary lines of NAME` are those of one experiment, of a file that has several. Figures of a row must all be in one line of that kind, rounded as they are written; `4.3; 3.3` in
 each column are those of two lines. A table of figures without such a comment is a complaint.
 """
 
@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Optional
 
 from . import place
 from .lines import field
@@ -20,8 +21,8 @@ COMMITS_MAX = 100
 NUMBER = r"\d[\d,]*(?:\.\d+)?"
 FIGURES = re.compile(rf"\**({NUMBER}(?:; {NUMBER})*)\**")
 COMMENT = re.compile(
-    r"<!-- figures: (?P<file>\S+) at (?P<commit>[0-9a-f]+), (?P<kind>\w+) lines, "
-    r"columns (?P<columns>[\w., ]+) -->"
+    r"<!-- figures: (?P<file>\S+) at (?P<commit>[0-9a-f]+), (?P<kind>\w+) lines"
+    r"(?: of (?P<experiment>[\w-]+))?, columns (?P<columns>[\w., ]+) -->"
 )
 
 
@@ -89,10 +90,11 @@ def check_age(root: Path, commit: str) -> list[str]:
     return []
 
 
-def read(path: Path, kind: str) -> list[dict]:
-    """The lines of a kind."""
+def read(path: Path, kind: str, experiment: Optional[str]) -> list[dict]:
+    """The lines of a kind, and of one experiment if one is named."""
     found = [json.loads(line) for line in path.read_text().splitlines() if line]
-    return [line for line in found if line.get("line") == kind]
+    return [line for line in found if line.get("line") == kind
+            and experiment in (None, line.get("experiment"))]
 
 
 def check_commit(comment: re.Match, lines: list[dict]) -> list[str]:
@@ -116,7 +118,7 @@ def check_table(root: Path, rows: list[str], following: str) -> list[str]:
     path = root / comment["file"]
     if not path.is_file():
         return [f"{comment['file']} does not exist"]
-    lines = read(path, comment["kind"])
+    lines = read(path, comment["kind"], comment["experiment"])
     columns = [name.strip() for name in comment["columns"].split(",")]
     complaints = [text for row in rows for text in check_row(row, lines, columns)]
     return complaints + check_commit(comment, lines) + check_age(root, comment["commit"])

@@ -56,6 +56,15 @@ class Check(Case):
             self.assertNotEqual(changed, TABLE)
             self.assertIn("in no line", "".join(self.complaints(changed + COMMENT)), new)
 
+    def test_figures_may_be_those_of_one_experiment(self):
+        path = self.root / "bench/results/peers.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for name, is_found in (("peers", True), ("recovery", False)):
+            told = "\n".join(json.dumps({"experiment": name, **line}) for line in lines)
+            path.write_text(told)
+            of_peers = COMMENT.replace("summary lines", "summary lines of peers")
+            self.assertEqual(not self.complaints(TABLE + of_peers), is_found, name)
+
     def test_columns_must_be_whole(self):
         for old, new in (("75; 532", "75"), ("| 7.8 |", "| |"), ("| 7.8 |", "| 7.8 | 9 |")):
             found = self.complaints(TABLE.replace(old, new) + COMMENT)

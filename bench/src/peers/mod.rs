@@ -5,25 +5,23 @@
 //! records. The relays are the floors: one Kafka client, without and with transactions.
 
 mod flink;
+mod peer;
 mod spark;
 
-use clap::ValueEnum;
 use millstream_store::env::Env;
 use serde::Serialize;
 
-use crate::broker::Broker;
-use crate::engine::{Delivery, EngineOptions, Millstream};
+use crate::broker::{Broker, ClientOptions};
 use crate::error::Error;
 use crate::report::{self, Report};
 use crate::round::{self, Load, Medians, RoundOutcome, Stage};
-use crate::system::{Relay, SystemUnderTest};
+use crate::system::SystemUnderTest;
 use crate::turns;
 use crate::work_directory::WorkDirectory;
-use flink::Flink;
-use spark::Spark;
+use peer::Peer;
 
 /// Characters of the longest name.
-const NAME_WIDTH: usize = 25;
+const NAME_WIDTH: usize = 36;
 
 /// Flags of `millstream-bench peers`.
 #[derive(Debug, clap::Args)]
@@ -62,81 +60,6 @@ pub struct Flags {
     system: Vec<Peer>,
 }
 
-/// Who takes part, in the order of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Peer {
-    /// The Kafka client alone.
-    Relay,
-    /// The Kafka client alone, with transactions.
-    RelayTransactions,
-    /// The engine, at least once.
-    Millstream,
-    /// The engine, exactly once.
-    MillstreamExactlyOnce,
-    /// Flink 2.2, at least once, a checkpoint a second.
-    Flink,
-    /// Flink 2.2, exactly once, a checkpoint each 100 ms.
-    #[value(name = "flink-exactly-once-100ms")]
-    FlinkExactlyOnce100Ms,
-    /// Flink 2.2, exactly once, a checkpoint a second.
-    #[value(name = "flink-exactly-once-1s")]
-    FlinkExactlyOnce1S,
-    /// Spark 4.2 in micro-batches, at least once.
-    SparkMicroBatch,
-    /// The same with asynchronous progress tracking.
-    SparkAsync,
-    /// Spark 4.2 in Real-Time Mode, with its default of a checkpoint each 5 minutes.
-    SparkRealTime,
-    /// The same with a checkpoint each 10 seconds.
-    #[value(name = "spark-real-time-10s")]
-    SparkRealTime10S,
-}
-
-impl Peer {
-    /// Whether it is Millstream.
-    fn is_engine(self) -> bool {
-        matches!(self, Self::Millstream | Self::MillstreamExactlyOnce)
-    }
-
-    fn has_transactions(self) -> bool {
-        matches!(
-            self,
-            Self::RelayTransactions
-                | Self::MillstreamExactlyOnce
-                | Self::FlinkExactlyOnce100Ms
-                | Self::FlinkExactlyOnce1S
-        )
-    }
-
-    /// Downloads what it needs, if need be.
-    fn system_under_test(self, partitions: i32) -> Result<Box<dyn SystemUnderTest>, Error> {
-        let millstream = |delivery| {
-            let options = EngineOptions { delivery, ..EngineOptions::default() };
-            Box::new(Millstream { options })
-        };
-        let flink = |delivery, checkpoints| -> Result<Box<dyn SystemUnderTest>, Error> {
-            Ok(Box::new(Flink::new(delivery, checkpoints)?))
-        };
-        let spark = |mode| -> Result<Box<dyn SystemUnderTest>, Error> {
-            Ok(Box::new(Spark::new(mode, partitions)?))
-        };
-        let (at_least, exactly) = (Delivery::AtLeastOnce, Delivery::ExactlyOnce);
-        match self {
-            Self::Relay => Ok(Box::new(Relay { transactions: false })),
-            Self::RelayTransactions => Ok(Box::new(Relay { transactions: true })),
-            Self::Millstream => Ok(millstream(at_least)),
-            Self::MillstreamExactlyOnce => Ok(millstream(exactly)),
-            Self::Flink => flink(at_least, "1 s"),
-            Self::FlinkExactlyOnce100Ms => flink(exactly, "100 ms"),
-            Self::FlinkExactlyOnce1S => flink(exactly, "1 s"),
-            Self::SparkMicroBatch => spark("micro-batch"),
-            Self::SparkAsync => spark("async"),
-            Self::SparkRealTime => spark("real-time:5 minutes"),
-            Self::SparkRealTime10S => spark("real-time:10 seconds"),
-        }
-    }
-}
-
 #[derive(Serialize)]
 struct PeerLine<'a> {
     configuration: &'a str,
@@ -171,13 +94,9 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         return Err(Error::Flags { problem });
     }
     flags.rate.iter().try_for_each(|rate| flags.load(*rate).check())?;
-    let entrants = flags.entrants()?;
     let work = WorkDirectory::create()?;
-    let broker = if flags.cluster {
-        Broker::start_cluster(&work)?.0
-    } else {
-        Broker::of(&work, flags.brokers.as_deref())?
-    };
+    let (broker, by_tls) = flags.start_brokers(&work)?;
+    let entrants = flags.entrants(&by_tls)?;
     let bench = Bench {
         flags,
         entrants,
@@ -198,12 +117,35 @@ impl Flags {
         Load { rate, size, partitions, seconds, warmup }
     }
 
-    fn entrants(&self) -> Result<Vec<Entrant>, Error> {
-        let peers = Peer::value_variants().iter().copied();
-        peers
-            .filter(|peer| self.system.is_empty() || self.system.contains(peer))
-            .map(|peer| Ok((peer, peer.system_under_test(self.partitions)?)))
-            .collect()
+    /// Where somebody else's broker is named, nobody is there by TLS: its client is not known.
+    fn peers(&self) -> Result<Vec<Peer>, Error> {
+        let mut peers = Peer::chosen(&self.system);
+        if self.brokers.is_some() {
+            if self.system.iter().any(|peer| peer.is_by_tls()) {
+                let problem = "--brokers: for a system by TLS the benchmark starts brokers of its \
+                               own; leave one of them out";
+                return Err(Error::Flags { problem: problem.to_owned() });
+            }
+            peers.retain(|peer| !peer.is_by_tls());
+        }
+        Ok(peers)
+    }
+
+    fn entrants(&self, by_tls: &ClientOptions) -> Result<Vec<Entrant>, Error> {
+        let peers = self.peers()?.into_iter();
+        peers.map(|peer| Ok((peer, peer.system_under_test(self.partitions, by_tls)?))).collect()
+    }
+
+    /// The brokers, and the options of a client that reaches them by TLS, if they speak it.
+    fn start_brokers(&self, work: &WorkDirectory) -> Result<(Broker, ClientOptions), Error> {
+        let by_tls = self.peers()?.iter().any(|peer| peer.is_by_tls());
+        match (self.cluster, by_tls) {
+            (true, _) => Broker::start_cluster(work),
+            (false, true) => Broker::start_secure(work),
+            (false, false) => {
+                Ok((Broker::of(work, self.brokers.as_deref())?, ClientOptions::new()))
+            }
+        }
     }
 }
 
