@@ -1,14 +1,14 @@
 """A stream into a Delta table of about 700,000 log entries, and its checkpoints.
 
 The benchmark calls what the sink calls; a commit is what a micro-batch without other work consists
-of. Theirs runs on several machines over an object store, ours on the local disk.
+of. Where a row says so, the engine runs as a user runs it, and micro-batches are measured. Theirs runs on several machines over an object store, ours on the local disk.
 """
 
 from functools import partial
 
 from .. import model
 from ..lines import Untaken, value
-from ..model import Experiment, Figure, Source, less, not_said
+from ..model import Experiment, Figure, Row, Source, less, not_said
 
 SOURCE = Source(
     "delta",
@@ -40,18 +40,27 @@ EXPERIMENTS = (
         "delta --actions 700000,5000000 --configuration classic,steered --commits 42",
     ),
     Experiment(
-        "delta-spark",
-        "delta --actions 100000 --configuration off --commits 10 --peers spark "
-        "--part-size 12500 --peer-commits 22 --engines {engines}",
-        "delta --actions 700000 --configuration off --commits 10 --peers spark "
-        "--part-size 100000 --peer-commits 60 --engines {engines}",
+        "delta-job",
+        "delta --actions 700000 --configuration off --commits 10 --pause 250 --peers millstream "
+        "--peer-commits 200",
+        "delta --actions 700000 --configuration off --commits 10 --pause 10000 --peers millstream "
+        "--peer-commits 400",
+    ),
+    Experiment(
+        "delta-peers",
+        "delta --actions 100000 --configuration off --commits 10 --pause 250 --part-size 12500 "
+        "--peers deltalake,spark,millstream --peer-commits 22 --engines {engines}",
+        "delta --actions 700000 --configuration off --commits 10 --pause 1000 --part-size 100000 "
+        "--peers deltalake,spark,millstream --peer-commits 60 --engines {engines}",
     ),
 )
 
 S = 0.001
 MB = 0.000_001
-# A note on delta-spark.
+# A note on other engines.
 SMALLER = "100,000 entries in the reduced size"
+# And on ours.
+JOB = "`millstream run`; each 10 s and of 400 in the full size"
 
 
 def commit(quantile: str, configuration: str):
@@ -83,6 +92,16 @@ def growth(configuration: str):
         return of[1] / of[0] / (large / small)
 
     return take
+
+
+def beside(engine: str, files: str, name: str, longest: Figure, written: Figure) -> list[Row]:
+    """Another engine on this machine."""
+    return [
+        row(f"{engine} on this machine, {files}: longest commit", longest, "delta-peers",
+            commit("max", name), note=SMALLER),
+        row(f"{engine} on this machine, {files}: a checkpoint", written, "delta-peers",
+            step("stream.checkpoint_ms", S, name), note=SMALLER),
+    ]
 
 
 ROWS = (
@@ -119,14 +138,16 @@ ROWS = (
         "delta-checkpoints", step("full.parts", 1, "multi-part")),
     row("bytes of one of them", Figure("about 20 MB", 20, "MB"), "delta-checkpoints",
         part_mb),
-    row("delta-spark on this machine, one file: longest commit",
-        less("above 40 s", 40, "s"), "delta-spark", commit("max", "spark"), note=SMALLER),
-    row("delta-spark on this machine, parts: longest commit",
-        not_said("s"), "delta-spark", commit("max", "spark-parts"), note=SMALLER),
-    row("delta-spark on this machine: a checkpoint in one file", less("20 s", 20, "s"),
-        "delta-spark", step("stream.checkpoint_ms", S, "spark"), note=SMALLER),
-    row("delta-spark on this machine: a checkpoint in parts", less("5 s", 5, "s"),
-        "delta-spark", step("stream.checkpoint_ms", S, "spark-parts"), note=SMALLER),
+    row("a job through the engine, a micro-batch each 250 ms: p50", less("about 20 s", 20, "s"),
+        "delta-job", commit("p50", "millstream"), note=JOB),
+    row("the same: longest of 200", less("above 40 s", 40, "s"), "delta-job",
+        commit("max", "millstream"), note=JOB),
+    *beside("delta-spark", "one file", "spark", less("above 40 s", 40, "s"),
+            less("20 s", 20, "s")),
+    *beside("delta-spark", "parts", "spark-parts", not_said("s"), less("5 s", 5, "s")),
+    *beside("delta-rs", "one file", "deltalake", not_said("s"), not_said("s")),
+    row("Millstream beside them, through the engine: longest micro-batch", not_said("s"),
+        "delta-peers", commit("max", "millstream"), note=SMALLER),
     unmeasured("17 tasks of 10 MB are planned and two read, as Parquet blocks have 128 MB",
                "125 and 34 MB", "how Spark plans a read; there are no such tasks here"),
     unmeasured("the state is made anew after each write, into 50 partitions", "",

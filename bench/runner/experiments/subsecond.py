@@ -89,7 +89,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "recovery",
-        "recovery --interval 100,1000,10000 --rate 2000 --warmup 2 --repeat 3",
+        "recovery --interval 100,1000,10000,60000 --rate 2000 --warmup 2 --repeat 3",
         "recovery --interval 100,1000,10000,60000 --rate 10000 --repeat 7",
     ),
     Experiment(
@@ -240,7 +240,7 @@ def on_three_brokers(rate: int, size: str = "") -> list[Row]:
     ]
 
 
-def recovered(interval_ms: int, size: str = "") -> list[Row]:
+def recovered(interval_ms: int) -> list[Row]:
     """After a kill at a random moment, with an entry of progress each so many milliseconds."""
     each = f"{interval_ms / 1000:g} s"
 
@@ -249,7 +249,7 @@ def recovered(interval_ms: int, size: str = "") -> list[Row]:
 
     return [
         row(f"an entry each {each}, killed at a random moment: {what}",
-            Figure("longer with the interval", unit="ms"), "recovery", of(field), size, note)
+            Figure("longer with the interval", unit="ms"), "recovery", of(field), note=note)
         for what, field, note in (
             ("records processed again", "again_ms", "as the time in which they became due"),
             ("until the backlog is caught up", "caught_up_ms", "the median of several kills"),
@@ -329,7 +329,7 @@ ROWS = (
     *recovered(100),
     *recovered(1_000),
     *recovered(10_000),
-    *recovered(60_000, FULL),
+    *recovered(60_000),
     unmeasured("processing waits where writes of the log pile up", "it must",
                "no benchmark slows writes of the log down until they pile up"),
     unmeasured("interval between entries", "1 minute; 1,000 ms since Spark 3.4",

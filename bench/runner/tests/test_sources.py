@@ -140,7 +140,7 @@ class Sources(Run):
         self.assertEqual([line.split()[0] for line in self.called()[3:]], ["cassandra"])
 
     def test_the_other_engines_directory_is_handed_on(self):
-        self.run_sources("--only", "delta-spark")
+        self.run_sources("--only", "delta-peers")
         self.assertTrue(self.called()[0].endswith("--engines /engines"), self.called())
         row = self.row("delta-spark on this machine, one file")
         self.assertIn('--engines "$(tests/lake/install)"`', row)

@@ -103,9 +103,10 @@ impl Run {
             Self::Stream(StepOutcome { facts, .. }) => {
                 (facts.checkpoints, facts.checkpoint_ms_mean)
             }
-            Self::Peer(StepOutcome { facts, .. }) => {
-                (facts.commits_with_checkpoint.len() as u64, facts.checkpoint_ms)
-            }
+            Self::Peer(StepOutcome { facts, .. }) => (
+                facts.commits_with_checkpoint.len() as u64,
+                facts.checkpoint_ms.unwrap_or_default(),
+            ),
         }
     }
 

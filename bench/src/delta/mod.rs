@@ -10,7 +10,8 @@
 //! 5. `open`: the table is opened, and its files are listed.
 //!
 //! Each of these is a process of its own ([`step`]). Configurations take turns within a round, and
-//! other engines ([`peers`]) have theirs in it, on copies with a checkpoint of ours.
+//! the engine itself and other engines ([`peers`]) have theirs in it, on copies with a checkpoint of
+//! ours.
 
 mod chart;
 mod configuration;
@@ -19,6 +20,7 @@ mod line;
 mod peers;
 mod step;
 mod synthetic;
+mod through_engine;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,7 +62,7 @@ pub struct Flags {
     /// Milliseconds that each request to the store takes longer; several are measured in turns
     #[arg(long, value_name = "MS", value_delimiter = ',', default_value = "0")]
     put_latency: Vec<u64>,
-    /// Other engines that append to the same table
+    /// Engines that append to the same table: others, and Millstream itself
     #[arg(long, value_enum, value_delimiter = ',')]
     peers: Vec<Peer>,
     /// Where the other engines are: the directory that tests/lake/install prints
@@ -139,16 +141,13 @@ fn check(flags: &Flags) -> Result<(), Error> {
     if !flags.put_latency.contains(&0) {
         return refused("--peers are measured without --put-latency: add 0 to it");
     }
-    match peers_of(flags) {
-        Some(peers) => peers.check(),
+    if !flags.peers.iter().any(|peer| peer.is_installed()) {
+        return Ok(());
+    }
+    match flags.engines.as_deref() {
+        Some(engines) => peers::check(engines),
         None => refused("--peers needs --engines, the directory that tests/lake/install prints"),
     }
-}
-
-fn peers_of(flags: &Flags) -> Option<Peers<'_>> {
-    let engines = flags.engines.as_deref()?;
-    let Flags { peer_commits: commits, pause: pause_ms, part_size, .. } = *flags;
-    Some(Peers { engines, commits, pause_ms, part_size })
 }
 
 struct Bench<'a> {
@@ -273,9 +272,12 @@ impl Bench<'_> {
     }
 
     fn measure_peers(&mut self, actions: u64, round: u32, log: &Path) -> Result<(), Error> {
-        let Some(peers) = peers_of(self.flags).filter(|_| !self.flags.peers.is_empty()) else {
+        if self.flags.peers.is_empty() {
             return Ok(());
-        };
+        }
+        let Flags { peer_commits: commits, pause: pause_ms, part_size, .. } = *self.flags;
+        let engines = self.flags.engines.as_deref();
+        let peers = Peers { env: self.env, engines, commits, pause_ms, part_size };
         let start = self.table("peers-prepared")?;
         synthetic::copy(log, &start, Head::Same)?;
         let first = self.request(Kind::Checkpoint, Configuration::Steered, &start);
@@ -284,9 +286,13 @@ impl Bench<'_> {
             let table = self.table(variant.name())?;
             synthetic::copy(&start, &table, Head::Same)?;
             let run = Run::Peer(peers.commits(variant, &table)?);
-            let open = peers.open(variant, &table)?;
+            let open = match variant {
+                Variant::Millstream => {
+                    self.request(Kind::Open, Configuration::Steered, &table).run()?
+                }
+                _ => peers.open(variant, &table)?,
+            };
             remove(&table)?;
-            let (pause_ms, part_size) = (self.flags.pause, self.flags.part_size);
             let line = DeltaLine::new(variant.name().to_owned(), run, open);
             self.tell(DeltaLine { actions, round, pause_ms, part_size, ..line })?;
         }

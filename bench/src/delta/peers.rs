@@ -1,14 +1,17 @@
-//! Other engines that append to the same table, by a Python script.
+//! Who else appends to the same table: other engines, by a Python script, and our own, by a pipeline
+//! ([`through_engine`]).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::ValueEnum;
+use millstream_store::env::Env;
 use millstream_testkit::program;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::step::{OpenFacts, StepOutcome};
+use super::through_engine;
 use crate::error::Error;
 use crate::system;
 
@@ -22,6 +25,8 @@ pub enum Peer {
     Deltalake,
     /// delta-spark
     Spark,
+    /// Millstream's own, with a micro-batch for each commit
+    Millstream,
 }
 
 /// An engine in one of its ways.
@@ -36,6 +41,8 @@ pub enum Variant {
     Spark,
     /// With checkpoints in parts.
     SparkParts,
+    /// With its defaults.
+    Millstream,
 }
 
 /// Commits of a peer, in milliseconds each.
@@ -45,8 +52,8 @@ pub struct PeerFacts {
     pub commit_ms: Vec<f64>,
     /// Which of them, counted from zero, came back with a new checkpoint in the log.
     pub commits_with_checkpoint: Vec<u64>,
-    /// A checkpoint that was asked for after them.
-    pub checkpoint_ms: f64,
+    /// A checkpoint that was asked for after them; the engine writes its own.
+    pub checkpoint_ms: Option<f64>,
     /// Of the engine, or of PySpark.
     pub version: String,
 }
@@ -57,7 +64,13 @@ impl Peer {
         match self {
             Self::Deltalake => &[Variant::DeltalakeOff, Variant::Deltalake],
             Self::Spark => &[Variant::Spark, Variant::SparkParts],
+            Self::Millstream => &[Variant::Millstream],
         }
+    }
+
+    /// Whether it needs the directory of the other engines.
+    pub fn is_installed(self) -> bool {
+        self != Self::Millstream
     }
 }
 
@@ -69,14 +82,16 @@ impl Variant {
             Self::DeltalakeOff => "deltalake-off",
             Self::Spark => "spark",
             Self::SparkParts => "spark-parts",
+            Self::Millstream => "millstream",
         }
     }
 }
 
 /// How peers are run.
 pub struct Peers<'a> {
-    /// A Python environment with the engines, and jars beside it.
-    pub engines: &'a Path,
+    pub env: &'a Env,
+    /// A Python environment with the engines, and jars beside it; `None` where none is measured.
+    pub engines: Option<&'a Path>,
     pub commits: u64,
     pub pause_ms: u64,
     pub part_size: u64,
@@ -85,10 +100,14 @@ pub struct Peers<'a> {
 impl Peers<'_> {
     /// Appends to `table`.
     pub fn commits(&self, variant: Variant, table: &Path) -> Result<StepOutcome<PeerFacts>, Error> {
+        if variant == Variant::Millstream {
+            let how_many = (self.commits, self.pause_ms, self.part_size);
+            return through_engine::commits(self.env, how_many, table);
+        }
         self.run(variant, "commits", table)
     }
 
-    /// Opens `table` and lists its files.
+    /// Opens `table`, to which another engine has appended, with that engine, and lists its files.
     pub fn open(&self, variant: Variant, table: &Path) -> Result<StepOutcome<OpenFacts>, Error> {
         self.run(variant, "open", table)
     }
@@ -100,11 +119,12 @@ impl Peers<'_> {
         table: &Path,
     ) -> Result<StepOutcome<T>, Error> {
         let directory = table.parent().unwrap_or(table);
-        let mut python = Command::new(self.python());
+        let engines = self.engines.unwrap_or(Path::new(""));
+        let mut python = Command::new(python_of(engines));
         python.arg(system::write(directory, "peers.py", SCRIPT)?);
         python.args([variant.name(), task]).arg(table);
         python.args([self.commits, self.pause_ms, self.part_size].map(|number| number.to_string()));
-        python.arg(self.engines.join("jars"));
+        python.arg(engines.join("jars"));
         python.current_dir(directory).env("SPARK_LOCAL_IP", "127.0.0.1").env_remove("SPARK_HOME");
         let said = program::output("another engine", python, REMEDY)?;
         // Engines may have had something to say before.
@@ -114,19 +134,19 @@ impl Peers<'_> {
             problem: format!("{} gave no result ({error}): {said}", variant.name()),
         })
     }
+}
 
-    /// An error if the engines are not there.
-    pub fn check(&self) -> Result<(), Error> {
-        if self.python().exists() {
-            return Ok(());
-        }
-        let python = self.python();
-        Err(Error::Flags { problem: format!("there is no {}; {REMEDY}", python.display()) })
+/// An error if the engines are not there.
+pub fn check(engines: &Path) -> Result<(), Error> {
+    let python = python_of(engines);
+    if python.exists() {
+        return Ok(());
     }
+    Err(Error::Flags { problem: format!("there is no {}; {REMEDY}", python.display()) })
+}
 
-    fn python(&self) -> PathBuf {
-        self.engines.join("bin/python")
-    }
+fn python_of(engines: &Path) -> PathBuf {
+    engines.join("bin/python")
 }
 
 #[cfg(test)]
@@ -135,7 +155,8 @@ mod tests {
 
     #[test]
     fn the_script_knows_every_variant() {
-        for variant in Peer::value_variants().iter().flat_map(|peer| peer.variants()) {
+        let peers = Peer::value_variants().iter().filter(|peer| peer.is_installed());
+        for variant in peers.flat_map(|peer| peer.variants()) {
             assert!(SCRIPT.contains(variant.name()), "{variant:?}");
         }
     }
@@ -145,6 +166,6 @@ mod tests {
         let said = r#"{"commit_ms": [3.5], "commits_with_checkpoint": [9], "checkpoint_ms": 7.0,
             "wall_ms": 1.0, "cpu_ms": 2.0, "peak_rss_mb": 3.0, "version": "1"}"#;
         let outcome: StepOutcome<PeerFacts> = serde_json::from_str(said).expect("an outcome");
-        assert_eq!((outcome.facts.commit_ms[0], outcome.peak_rss_mb), (3.5, 3.0));
+        assert_eq!((outcome.facts.commit_ms[0], outcome.facts.checkpoint_ms), (3.5, Some(7.0)));
     }
 }

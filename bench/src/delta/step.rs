@@ -27,7 +27,7 @@ use crate::system;
 /// Files that are added before a full checkpoint: one of the same version would be taken over.
 const FILES_BEFORE_FULL: u64 = 3;
 /// Before time counts, of other engines, too.
-const WARM_UP_COMMITS: u64 = 2;
+pub const WARM_UP_COMMITS: u64 = 2;
 /// Checkpoints in the steady state, at most, and how long they may take together.
 const STEADY_CHECKPOINTS_MAX: u64 = 10;
 const STEADY_TIME_MAX: Duration = Duration::from_secs(60);

@@ -26,7 +26,7 @@ pub const APPLICATION: &str = "bench";
 const PAST_APPLICATION: &str = "past";
 /// Commits between checkpoints.
 pub const CHECKPOINT_INTERVAL: u64 = 10;
-const LOG: &str = "_delta_log";
+pub const LOG: &str = "_delta_log";
 /// Overwritten in place by some writers, so a copy must not share it.
 const HINT: &str = "_last_checkpoint";
 
