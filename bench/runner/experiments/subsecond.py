@@ -77,6 +77,13 @@ EXPERIMENTS = (
         f"{SLOW_REQUESTS} --configuration plain,async-purge --seconds 20 --repeat 3",
     ),
     Experiment(
+        "backlog",
+        "offset-management --route rate-to-stats --rate 10000 --partitions 1 --put-latency 100,3000 "
+        "--configuration async-both --seconds 15 --repeat 1",
+        "offset-management --route rate-to-stats --rate 10000 --partitions 1 --put-latency 100,3000 "
+        "--configuration async-both --seconds 60 --repeat 3",
+    ),
+    Experiment(
         "progress-three-brokers",
         "offset-management --route kafka-to-kafka --cluster --highest --broker-warmup 60 "
         "--rate 5000,100000 "
@@ -196,6 +203,14 @@ def by_purge(route: str):
     """p50 before and after, where deleting old entries moves off the critical path."""
     return [p(50, it, route, put_latency_ms=PURGE_MS, delete_latency_ms=PURGE_MS)
             for it in ("plain", "async-purge")]
+
+
+def backlog(put_ms: int, how_long: str) -> Row:
+    """The longest time that a row waits where an entry is due each second."""
+    what = f"an entry of the log is due each second, and writing one takes {how_long}"
+    return row(f"{what}: the longest that a row waits",
+               Figure("processing waits for a backlog", unit="ms"), "backlog",
+               value("max_ms", line="round", put_latency_ms=put_ms), note="`async-both`")
 
 
 def four_on_three_brokers(rate: int, size: str = "") -> list[Row]:
@@ -330,8 +345,8 @@ ROWS = (
     *recovered(1_000),
     *recovered(10_000),
     *recovered(60_000),
-    unmeasured("processing waits where writes of the log pile up", "it must",
-               "no benchmark slows writes of the log down until they pile up"),
+    backlog(100, "a tenth of that"),
+    backlog(3_000, "three times as long, so that they pile up"),
     unmeasured("interval between entries", "1 minute; 1,000 ms since Spark 3.4",
                "a setting; `async-progress` and `async-both` have 1,000 ms here"),
     unmeasured("asynchronous progress: stateless queries into Kafka, at least once",
