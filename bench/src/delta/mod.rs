@@ -10,8 +10,8 @@
 //! 5. `open`: the table is opened, and its files are listed.
 //!
 //! Each of these is a process of its own ([`step`]). Configurations take turns within a round, and
-//! the engine itself and other engines ([`peers`]) have theirs in it, on copies with a checkpoint of
-//! ours.
+//! other engines ([`peers`]) and the engine itself ([`through_engine`]) have theirs in it, on
+//! copies with a checkpoint of ours.
 
 mod chart;
 mod configuration;
@@ -277,7 +277,7 @@ impl Bench<'_> {
         }
         let Flags { peer_commits: commits, pause: pause_ms, part_size, .. } = *self.flags;
         let engines = self.flags.engines.as_deref();
-        let peers = Peers { env: self.env, engines, commits, pause_ms, part_size };
+        let peers = Peers { engines, commits, pause_ms, part_size };
         let start = self.table("peers-prepared")?;
         synthetic::copy(log, &start, Head::Same)?;
         let first = self.request(Kind::Checkpoint, Configuration::Steered, &start);
@@ -285,15 +285,16 @@ impl Bench<'_> {
         for variant in self.variants() {
             let table = self.table(variant.name())?;
             synthetic::copy(&start, &table, Head::Same)?;
-            let run = Run::Peer(peers.commits(variant, &table)?);
-            let open = match variant {
+            let (run, open) = match variant {
                 Variant::Millstream => {
-                    self.request(Kind::Open, Configuration::Steered, &table).run()?
+                    let how_many = (commits, pause_ms, part_size);
+                    let run = through_engine::commits(self.env, how_many, &table)?;
+                    (run, self.request(Kind::Open, Configuration::Steered, &table).run()?)
                 }
-                _ => peers.open(variant, &table)?,
+                _ => (peers.commits(variant, &table)?, peers.open(variant, &table)?),
             };
             remove(&table)?;
-            let line = DeltaLine::new(variant.name().to_owned(), run, open);
+            let line = DeltaLine::new(variant.name().to_owned(), Run::Peer(run), open);
             self.tell(DeltaLine { actions, round, pause_ms, part_size, ..line })?;
         }
         remove(&start)

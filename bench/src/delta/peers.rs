@@ -1,17 +1,15 @@
-//! Who else appends to the same table: other engines, by a Python script, and our own, by a pipeline
-//! ([`through_engine`]).
+//! Who else appends to the same table: other engines, by a Python script. Our own engine is among
+//! them; it has its own way to be started.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::ValueEnum;
-use millstream_store::env::Env;
 use millstream_testkit::program;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::step::{OpenFacts, StepOutcome};
-use super::through_engine;
 use crate::error::Error;
 use crate::system;
 
@@ -89,7 +87,6 @@ impl Variant {
 
 /// How peers are run.
 pub struct Peers<'a> {
-    pub env: &'a Env,
     /// A Python environment with the engines, and jars beside it; `None` where none is measured.
     pub engines: Option<&'a Path>,
     pub commits: u64,
@@ -98,12 +95,8 @@ pub struct Peers<'a> {
 }
 
 impl Peers<'_> {
-    /// Appends to `table`.
+    /// Appends to `table` by another engine.
     pub fn commits(&self, variant: Variant, table: &Path) -> Result<StepOutcome<PeerFacts>, Error> {
-        if variant == Variant::Millstream {
-            let how_many = (self.commits, self.pause_ms, self.part_size);
-            return through_engine::commits(self.env, how_many, table);
-        }
         self.run(variant, "commits", table)
     }
 

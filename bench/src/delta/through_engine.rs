@@ -1,8 +1,8 @@
 //! The engine itself, as a user runs it: `millstream run` with the table as its sink.
 //!
-//! Rows come from the source `rate`, and a micro-batch begins with each pause: a job that writes each
-//! minute, with its minutes made shorter. A commit is the whole micro-batch here, from its trigger
-//! until the table has it and both logs know.
+//! Rows come from the source `rate`, and a micro-batch begins with each pause: a job that writes
+//! each minute, with its minutes made shorter. A commit is the whole micro-batch here, from its
+//! trigger until the table has it and both logs know.
 
 use std::fs;
 use std::path::Path;
