@@ -144,10 +144,16 @@ fn check(flags: &Flags) -> Result<(), Error> {
     if !flags.peers.iter().any(|peer| peer.is_installed()) {
         return Ok(());
     }
-    match flags.engines.as_deref() {
-        Some(engines) => peers::check(engines),
+    match peers_of(flags) {
+        Some(peers) => peers.check(),
         None => refused("--peers needs --engines, the directory that tests/lake/install prints"),
     }
+}
+
+fn peers_of(flags: &Flags) -> Option<Peers<'_>> {
+    let engines = flags.engines.as_deref()?;
+    let Flags { peer_commits: commits, pause: pause_ms, part_size, .. } = *flags;
+    Some(Peers { engines, commits, pause_ms, part_size })
 }
 
 struct Bench<'a> {
@@ -276,8 +282,7 @@ impl Bench<'_> {
             return Ok(());
         }
         let Flags { peer_commits: commits, pause: pause_ms, part_size, .. } = *self.flags;
-        let engines = self.flags.engines.as_deref();
-        let peers = Peers { engines, commits, pause_ms, part_size };
+        let peers = peers_of(self.flags);
         let start = self.table("peers-prepared")?;
         synthetic::copy(log, &start, Head::Same)?;
         let first = self.request(Kind::Checkpoint, Configuration::Steered, &start);
@@ -291,7 +296,10 @@ impl Bench<'_> {
                     let run = through_engine::commits(self.env, how_many, &table)?;
                     (run, self.request(Kind::Open, Configuration::Steered, &table).run()?)
                 }
-                _ => (peers.commits(variant, &table)?, peers.open(variant, &table)?),
+                _ => {
+                    let peers = peers.as_ref().expect("flags without them are refused");
+                    (peers.commits(variant, &table)?, peers.open(variant, &table)?)
+                }
             };
             remove(&table)?;
             let line = DeltaLine::new(variant.name().to_owned(), Run::Peer(run), open);

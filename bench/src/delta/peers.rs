@@ -87,8 +87,8 @@ impl Variant {
 
 /// How peers are run.
 pub struct Peers<'a> {
-    /// A Python environment with the engines, and jars beside it; `None` where none is measured.
-    pub engines: Option<&'a Path>,
+    /// A Python environment with the engines, and jars beside it.
+    pub engines: &'a Path,
     pub commits: u64,
     pub pause_ms: u64,
     pub part_size: u64,
@@ -112,12 +112,11 @@ impl Peers<'_> {
         table: &Path,
     ) -> Result<StepOutcome<T>, Error> {
         let directory = table.parent().unwrap_or(table);
-        let engines = self.engines.unwrap_or(Path::new(""));
-        let mut python = Command::new(python_of(engines));
+        let mut python = Command::new(self.python());
         python.arg(system::write(directory, "peers.py", SCRIPT)?);
         python.args([variant.name(), task]).arg(table);
         python.args([self.commits, self.pause_ms, self.part_size].map(|number| number.to_string()));
-        python.arg(engines.join("jars"));
+        python.arg(self.engines.join("jars"));
         python.current_dir(directory).env("SPARK_LOCAL_IP", "127.0.0.1").env_remove("SPARK_HOME");
         let said = program::output("another engine", python, REMEDY)?;
         // Engines may have had something to say before.
@@ -127,19 +126,19 @@ impl Peers<'_> {
             problem: format!("{} gave no result ({error}): {said}", variant.name()),
         })
     }
-}
 
-/// An error if the engines are not there.
-pub fn check(engines: &Path) -> Result<(), Error> {
-    let python = python_of(engines);
-    if python.exists() {
-        return Ok(());
+    /// An error if the engines are not there.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.python().exists() {
+            return Ok(());
+        }
+        let python = self.python();
+        Err(Error::Flags { problem: format!("there is no {}; {REMEDY}", python.display()) })
     }
-    Err(Error::Flags { problem: format!("there is no {}; {REMEDY}", python.display()) })
-}
 
-fn python_of(engines: &Path) -> PathBuf {
-    engines.join("bin/python")
+    fn python(&self) -> PathBuf {
+        self.engines.join("bin/python")
+    }
 }
 
 #[cfg(test)]

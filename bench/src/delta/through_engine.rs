@@ -43,9 +43,8 @@ pub fn commits(
     let Telling { mut process, progress } = job.telling;
     system::stop(&mut process)?;
     drop(process);
-    let counted = usize::try_from(commits).expect("commits are few");
     let told = progress.finish()?;
-    let told = told.iter().skip(count(WARM_UP_COMMITS)).take(counted);
+    let told = told.iter().skip(count(WARM_UP_COMMITS)).take(count(commits));
     let facts = PeerFacts {
         commit_ms: told.map(|it| (it.published_us - it.fired_us) as f64 / 1_000.0).collect(),
         commits_with_checkpoint: with_checkpoint,

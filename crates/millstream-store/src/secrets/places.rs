@@ -23,6 +23,8 @@ pub(super) enum Kind {
 const CONTAINER_SCHEMES: [&str; 7] = ["abfs", "abfss", "wasb", "wasbs", "az", "azure", "adl"];
 /// Functions of SQL, by the ends of their names, whose second argument is a key.
 const WITH_KEY: [&str; 2] = ["aes_encrypt", "aes_decrypt"];
+/// How many times over a text may be looked at for their keys, as calls stand in each other.
+const NESTED_CALLS: usize = 8;
 const PEM_BEGIN: &str = "-----BEGIN ";
 const PEM_END: &str = "-----END ";
 
@@ -114,8 +116,11 @@ fn pem(text: &str, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Keys in calls of functions that take one.
+/// Keys in calls of functions that take one. Each call is looked at to its end, whatever is around
+/// it, so calls within calls are looked at several times; a text that has them so deep that this
+/// would take long is hidden from there on.
 fn keys(text: &str, kind: Kind, found: &mut Vec<Range<usize>>) {
+    let mut left = text.len().saturating_mul(NESTED_CALLS);
     for (open, _) in text.match_indices('(') {
         let before =
             text[..open].trim_end_matches(|char: char| char.is_whitespace() || char == '`');
@@ -123,15 +128,21 @@ fn keys(text: &str, kind: Kind, found: &mut Vec<Range<usize>>) {
             let end = before.len().checked_sub(name.len()).and_then(|start| before.get(start..));
             end.is_some_and(|end| end.eq_ignore_ascii_case(name))
         });
-        if takes_key {
-            key(text, open + 1, kind, found);
+        if !takes_key {
+            continue;
         }
+        let end = key(text, open + 1, kind, found);
+        let Some(still_left) = left.checked_sub(end - open) else {
+            found.push(open + 1..text.len());
+            return;
+        };
+        left = still_left;
     }
 }
 
 /// What is quoted in the second one of the arguments that begin at `start`; of a plan, in which
-/// bytes stand without quotes, all but the first argument.
-fn key(text: &str, start: usize, kind: Kind, found: &mut Vec<Range<usize>>) {
+/// bytes stand without quotes, all but the first argument. Gives the end of what was looked at.
+fn key(text: &str, start: usize, kind: Kind, found: &mut Vec<Range<usize>>) -> usize {
     let (mut at, mut depth, mut second) = (start, 0, None);
     while let Some(char) = text[at..].chars().next() {
         match char {
@@ -157,6 +168,7 @@ fn key(text: &str, start: usize, kind: Kind, found: &mut Vec<Range<usize>>) {
     if let (Some(second), Kind::Urls) = (second, kind) {
         found.push(second..at);
     }
+    at
 }
 
 /// Values behind names of secrets.

@@ -87,6 +87,20 @@ fn keys_of_ciphers_are_hidden_in_plans() {
     assert_eq!(redacted_values(plan), "Projection: try_aes_decrypt(t.a,***), t.b");
 }
 
+/// Each call to its end would be the square of the length, minutes for a megabyte.
+#[test]
+fn keys_of_calls_within_calls_are_hidden_at_once() {
+    let nested = format!("{}x, 'hunter2/x+y'", "aes_encrypt(".repeat(80_000));
+    for hidden in
+        [masked(&nested), redacted(&nested).into_owned(), redacted_values(&nested).into_owned()]
+    {
+        assert!(!hidden.contains("hunter2"), "{}", &hidden[hidden.len() - 40..]);
+    }
+    let few =
+        format!("{}x, 'hunter2/x+y'), 'GCM', iv{}", "f(aes_encrypt(".repeat(9), ")".repeat(17));
+    assert!(redacted(&few).ends_with(&format!("'GCM', iv{}", ")".repeat(17))), "{few}");
+}
+
 #[test]
 fn what_is_remembered_is_hidden_wherever_it_comes_up() {
     remember_setting("kafka.sasl.password", "a \"quoted\" pass/word\n");
