@@ -105,7 +105,7 @@ fn taken_from(expr: &Expr, schema: &DFSchema) -> Option<String> {
             common(values.chain(case.else_expr.as_deref()), schema)
         }
         Expr::ScalarFunction(ScalarFunction { func, args }) => match func.name() {
-            "coalesce" | "nvl" | "ifnull" | "greatest" | "least" => common(args, schema),
+            "coalesce" | "nvl" | "greatest" | "least" => common(args, schema),
             "nvl2" => common(args.iter().skip(1), schema),
             "nullif" | "positive" => common(args.first(), schema),
             "array_min" | "array_max" => common(elements(args.first()?)?, schema),
@@ -145,7 +145,10 @@ fn common<'a>(values: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> 
 fn is_null(value: &Expr, schema: &DFSchema) -> Option<bool> {
     match value {
         Expr::Literal(value, None) => Some(value.is_null()),
-        Expr::Cast(Cast { expr, .. }) => is_null(expr, schema),
+        // One with fields of its own was written by somebody, who meant them.
+        Expr::Cast(Cast { expr, field }) if !field.metadata().contains_key(INTERVAL_FIELDS) => {
+            is_null(expr, schema)
+        }
         other => Some(other.get_type(schema).ok()?.is_null()),
     }
 }

@@ -4,7 +4,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
 
-use super::define::{Arguments, Function, Param, returns_text};
+use super::define::{Arguments, Function, Param, returns_text, within_column};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     // What DataFusion calls it.
@@ -26,6 +26,8 @@ fn array_join(args: &Arguments) -> Result<ArrayRef> {
     let delimiters = args.text(1);
     let for_nulls = (args.len() > 2).then(|| args.text(2));
     let offsets = list.value_offsets();
+    // A row may be far longer than all that it is made of.
+    let mut total = 0;
     args.write(|row, out| {
         let Some(delimiter) = delimiters.get(row).filter(|_| list.is_valid(row)) else {
             return Ok(false);
@@ -41,7 +43,9 @@ fn array_join(args: &Arguments) -> Result<ArrayRef> {
         };
         let texts = (offsets[row]..offsets[row + 1]).filter_map(text);
         for (count, text) in texts.enumerate() {
-            out.push_str(if count > 0 { delimiter } else { "" });
+            let between = if count > 0 { delimiter } else { "" };
+            within_column(&mut total, between.len() + text.len())?;
+            out.push_str(between);
             out.push_str(text);
         }
         Ok(true)

@@ -8,6 +8,10 @@ use datafusion::common::{Result, exec_err};
 use super::decimals::rounded_text;
 use super::define::Arguments;
 
+/// The most digits that Java's `DecimalFormat` writes of a DOUBLE before the point, and after it.
+const WHOLE_MAX: usize = 309;
+const FRACTION_MAX: usize = 340;
+
 /// What stands for no pattern.
 const DEFAULT: &str = "#,##0";
 
@@ -47,18 +51,20 @@ impl<'p> NumberPattern<'p> {
         if !is_ordered(digits.trim_end_matches('0'))
             || !is_ordered(fraction.trim_start_matches('0'))
             || whole.ends_with(',')
+            || digits.len() > WHOLE_MAX
+            || fraction.len() > FRACTION_MAX
         {
             return None;
         }
-        Some(Self {
-            prefix,
-            suffix,
-            is_percent: percents == 1,
-            group,
-            whole_min: digits.len() - digits.trim_end_matches('0').len(),
-            fraction_min: fraction.len() - fraction.trim_start_matches('0').len(),
-            fraction_max: fraction.len(),
-        })
+        let mut whole_min = digits.len() - digits.trim_end_matches('0').len();
+        let mut fraction_min = fraction.len() - fraction.trim_start_matches('0').len();
+        // A point without any `0`: the last `#` before it is one, or else the first behind it.
+        if whole_min == 0 && fraction_min == 0 && number.contains('.') {
+            (whole_min, fraction_min) =
+                if digits.is_empty() { (0, fraction.len().min(1)) } else { (1, 0) };
+        }
+        let (is_percent, fraction_max) = (percents == 1, fraction.len());
+        Some(Self { prefix, suffix, is_percent, group, whole_min, fraction_min, fraction_max })
     }
 
     /// Writes the digits of a number, which has as many places as the pattern at most.
@@ -115,6 +121,23 @@ pub(super) fn written(args: &Arguments, values: &ArrayRef, constant: bool) -> Re
     })
 }
 
+/// A number that is neither negative nor infinite, rounded half to even to so many places, of which
+/// Java's `DecimalFormat` has [`FRACTION_MAX`] at most. Like Java it does not write more digits than
+/// tell the number from its neighbours: 0.1 is followed by zeros.
+pub(super) fn in_places(value: f64, places: usize) -> String {
+    let places = places.min(FRACTION_MAX);
+    let mut shortest = value.to_string();
+    let fraction = shortest.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+    if fraction > places {
+        return format!("{value:.places$}");
+    }
+    if fraction == 0 && places > 0 {
+        shortest.push('.');
+    }
+    shortest.extend(std::iter::repeat_n('0', places - fraction));
+    shortest
+}
+
 fn write_double(value: f64, pattern: &NumberPattern<'_>, out: &mut String) {
     if value.is_nan() {
         return out.push_str("NaN");
@@ -127,7 +150,7 @@ fn write_double(value: f64, pattern: &NumberPattern<'_>, out: &mut String) {
         }
         return;
     }
-    let digits = format!("{:.*}", pattern.fraction_max, value.abs());
+    let digits = in_places(value.abs(), pattern.fraction_max);
     pattern.write(&digits, value.is_sign_negative(), out);
 }
 
@@ -156,6 +179,13 @@ mod tests {
             (7.0, "00.0", "07.0"),
             (-1_234_567.0, "#,###", "-1,234,567"),
             (0.5, "#", "0"),
+            (0.5, "#.##", "0.5"),
+            (0.0, "#.##", "0"),
+            (0.25, ".###", ".25"),
+            (0.0, ".###", ".0"),
+            (0.1, "0.####################", "0.1"),
+            (1e22, "#,##0", "10,000,000,000,000,000,000,000"),
+            (0.1, "0.0000000000000000000", "0.1000000000000000000"),
             (2.5, "0", "2"),
             (3.5, "0", "4"),
         ];
@@ -165,5 +195,8 @@ mod tests {
         for pattern in ["0.###E0", "0;(0)", "'a'0", "0#", "0.#0", "abc", "0,"] {
             assert_eq!(of(1.0, pattern), None, "{pattern}");
         }
+        assert_eq!(of(1.0, &"0".repeat(70_000)), None);
+        assert_eq!(of(1.0, &format!("0.{}", "0".repeat(70_000))), None);
+        assert_eq!(in_places(0.5, 70_000).len(), 2 + FRACTION_MAX);
     }
 }

@@ -10,6 +10,11 @@ const FLAGS: &str = "idmsuxU";
 
 const LINE_BREAK: &str = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])";
 
+/// How deep classes may stand in each other. The engine takes fewer, and says so.
+const CLASSES_MAX: usize = 250;
+/// How many characters a name in braces may have.
+const BRACED_MAX: usize = 64;
+
 /// A pattern in Rust's notation.
 pub(super) struct Translation {
     pub(super) text: String,
@@ -35,6 +40,7 @@ pub(super) fn translated(pattern: &str, lined: bool) -> Translation {
         outer: Vec::new(),
         lined,
         count: 0,
+        classes: 0,
     };
     while let Some(char) = translator.next() {
         translator.part(char);
@@ -116,6 +122,8 @@ struct Translator<'p> {
     lined: bool,
     /// How many groups there are, with those for `$`.
     count: usize,
+    /// How many classes are open.
+    classes: usize,
 }
 
 impl<'p> Translator<'p> {
@@ -194,11 +202,14 @@ impl<'p> Translator<'p> {
         };
         let is_name = after.starts_with("P<")
             || after.starts_with('<') && !after.starts_with("<=") && !after.starts_with("<!");
-        if is_name && let Some(length) = self.rest.find('>') {
-            let name = self.take(length + 1);
+        // No further than a name or flags go: a pattern may have very many such openings.
+        let name = after.trim_start_matches('P').strip_prefix('<').unwrap_or(after);
+        let behind = name.trim_start_matches(|char: char| char.is_alphanumeric() || char == '_');
+        if is_name && behind.starts_with('>') {
+            let name = self.take(self.rest.len() - behind.len() + 1);
             return self.open_group(&format!("({name}"));
         }
-        let length = after.find([':', ')']).unwrap_or(0);
+        let length = after.find(|char| char != '-' && Flags::bit(char) == 0).unwrap_or(0);
         match self.flags.changed(&after[..length]) {
             Some(flags) if after[length..].starts_with(':') => {
                 self.outer.push(self.flags);
@@ -253,11 +264,6 @@ impl<'p> Translator<'p> {
             'V' => class(r"[^\n\x0B\f\r\x{85}\x{2028}\x{2029}]"),
             'p' | 'P' => self.property(letter),
             'R' => Escaped::Other(r"(?:\r\n|[\n\x0B\f\r\x{85}\x{2028}\x{2029}])".to_owned()),
-            // A word is of ASCII letters, as for `\w`. `\b{g}` and its like go to the engine, which
-            // refuses what it does not know.
-            'b' if !unicode && !self.rest.starts_with('{') => {
-                Escaped::Other(r"(?-u:\b)".to_owned())
-            }
             'Q' => {
                 let (quoted, after) = self.rest.split_once(r"\E").unwrap_or((self.rest, ""));
                 self.rest = after;
@@ -272,9 +278,18 @@ impl<'p> Translator<'p> {
             '0' => self.octal(),
             'x' => self.hexadecimal(2),
             'u' => self.hexadecimal(4),
+            // Among them `\b` and `\B`, to which letters beyond ASCII are of a word, as they are up
+            // to Java 18, and `\b{g}` and its like, which the engine refuses.
             other if other.is_ascii_alphanumeric() => Escaped::Other(format!(r"\{other}")),
             other => Escaped::Char(other),
         }
+    }
+
+    /// What stands in braces from here on.
+    fn braced(&self) -> Option<&'p str> {
+        let inner = self.rest.strip_prefix('{')?;
+        let mut chars = inner.char_indices().take(BRACED_MAX);
+        chars.find(|(_, char)| *char == '}').map(|(end, _)| &inner[..end])
     }
 
     /// `\0101`
@@ -293,21 +308,24 @@ impl<'p> Translator<'p> {
     fn hexadecimal(&mut self, length: usize) -> Escaped {
         let letter = if length == 2 { 'x' } else { 'u' };
         let other = || Escaped::Other(format!(r"\{letter}"));
-        let braced = self.rest.strip_prefix('{').filter(|_| length == 2);
-        let (digits, taken) = match braced.and_then(|rest| rest.split_once('}')) {
-            Some((digits, _)) => (digits, digits.len() + 2),
+        let (digits, taken) = match self.braced().filter(|_| length == 2) {
+            Some(digits) => (digits, digits.len() + 2),
             None => match self.rest.get(..length) {
                 Some(digits) => (digits, length),
                 None => return other(),
             },
         };
-        let Ok(first) = u32::from_str_radix(digits, 16) else { return other() };
+        let is_plain = digits.chars().all(|digit| digit.is_ascii_hexdigit());
+        let Some(first) = u32::from_str_radix(digits, 16).ok().filter(|_| is_plain) else {
+            return other();
+        };
         if let Some(char) = char::from_u32(first) {
             self.take(taken);
             return Escaped::Char(char);
         }
         // The halves of a character that is two in Java.
         let second = self.rest.get(taken..).and_then(|rest| rest.strip_prefix(r"\u")?.get(..4));
+        let second = second.filter(|digits| !digits.starts_with('+'));
         let second = second.and_then(|digits| u16::from_str_radix(digits, 16).ok());
         let halves = [u16::try_from(first).ok(), second];
         match char::decode_utf16(halves.into_iter().flatten()).next() {
@@ -321,8 +339,8 @@ impl<'p> Translator<'p> {
 
     /// The name after `\p` or `\P`.
     fn property(&mut self, escaped: char) -> Escaped {
-        let (name, taken) = match self.rest.strip_prefix('{').and_then(|it| it.split_once('}')) {
-            Some((name, _)) => (name, name.len() + 2),
+        let (name, taken) = match self.braced() {
+            Some(name) => (name, name.len() + 2),
             None => match self.rest.chars().next() {
                 Some(name) => (&self.rest[..name.len_utf8()], name.len_utf8()),
                 None => return Escaped::Other(format!(r"\{escaped}")),
@@ -352,6 +370,7 @@ impl<'p> Translator<'p> {
     /// What follows a `[`, up to its end.
     fn class(&mut self) {
         self.push("[");
+        self.classes += 1;
         if let Some(rest) = self.rest.strip_prefix('^') {
             self.rest = rest;
             self.push("^");
@@ -359,7 +378,11 @@ impl<'p> Translator<'p> {
         let mut is_first = true;
         while let Some(char) = self.next() {
             match char {
-                ']' if !is_first => return self.push("]"),
+                ']' if !is_first => {
+                    self.classes -= 1;
+                    return self.push("]");
+                }
+                '[' if self.classes == CLASSES_MAX => self.rest = "",
                 '[' => self.class(),
                 '&' if self.rest.starts_with('&') => {
                     self.take(1);
@@ -460,6 +483,18 @@ mod tests {
         assert_eq!(rust("[a-z&&[^b]]"), "[a-z&&[^b]]");
         assert_eq!(rust("[[:a]]"), r"[[\x{3a}a]]");
         assert_eq!(rust(r"[\Q]\E\u0041]"), r"[\x{5d}A]");
+    }
+
+    #[test]
+    fn hostile_patterns_are_read_once() {
+        let deep = "[".repeat(1_000_000);
+        assert_eq!(rust(&deep).len(), CLASSES_MAX);
+        assert_eq!(rust(&"[a]".repeat(1_000)), "[a]".repeat(1_000));
+        for part in ["(?", "(?<", r"\p{", r"\x{", "(?<a"] {
+            assert!(!rust(&part.repeat(200_000)).is_empty(), "{part}");
+        }
+        assert_eq!(rust(r"\x+1"), r"\x+1");
+        assert_eq!(rust("(?<ab>x)(?P<c>y)"), "(?<ab>x)(?P<c>y)");
     }
 
     #[test]

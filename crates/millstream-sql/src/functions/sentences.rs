@@ -10,7 +10,7 @@ use arrow::array::builder::{ListBuilder, StringBuilder};
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err};
 
-use super::define::{Arguments, Function, Param};
+use super::define::{Arguments, Function, Param, within_column};
 use crate::types::list_of;
 use crate::values::sentences::{sentences, words};
 
@@ -28,6 +28,7 @@ fn sentences_of(args: &Arguments) -> Result<ArrayRef> {
     let (language, country) = (1, 2);
     let given = [language, country].map(|at| (args.len() > at).then(|| args.text(at)));
     let mut out = ListBuilder::new(ListBuilder::new(StringBuilder::new()));
+    let mut total = 0;
     for row in 0..args.rows {
         let Some(text) = texts.get(row) else {
             out.append_null();
@@ -41,6 +42,7 @@ fn sentences_of(args: &Arguments) -> Result<ArrayRef> {
         {
             return exec_err!("sentences knows no words of Thai, which need a dictionary");
         }
+        within_column(&mut total, text.len())?;
         for sentence in sentences(text) {
             let found = out.values();
             words(sentence).for_each(|word| found.values().append_value(word));

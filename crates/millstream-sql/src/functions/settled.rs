@@ -6,8 +6,12 @@
 //! decimal, `x - INTERVAL '1' HOUR` for one of a DATE and a TIMESTAMP. So what stands in FROM has
 //! its types before the query around it is planned, and the sides of an operator before it is.
 
+use std::cell::RefCell;
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
 use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::datasource::source_as_provider;
@@ -18,7 +22,21 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::nodes::{literal, rewrite};
-use super::{common_types, interval_fields, lambda_variables};
+use super::{common_types, interval_fields, lambda_variables, without_ansi};
+
+thread_local! {
+    /// The options of the session whose query is planned on this thread. DataFusion does not tell
+    /// them where it asks for operators.
+    static OPTIONS: RefCell<Arc<ConfigOptions>> = RefCell::default();
+}
+
+/// Plans a query of a session with these options, which decide what values of several types become.
+pub(crate) fn planned<T>(options: &Arc<ConfigOptions>, plan: impl FnOnce() -> T) -> T {
+    let before = OPTIONS.replace(Arc::clone(options));
+    let planned = plan();
+    OPTIONS.set(before);
+    planned
+}
 
 /// What stands in FROM, with the types that its columns will have. Numbers in the text get theirs
 /// as well, which CASE may have beside columns. A recursive query stays as it is: the types of its
@@ -30,18 +48,25 @@ pub(crate) fn relation(plan: LogicalPlan) -> Result<LogicalPlan> {
     if !found.is_unsettled || found.recursion {
         return Ok(plan);
     }
+    let options = OPTIONS.with_borrow(Arc::clone);
     let kept = |expr, _: &DFSchema| Ok(Transformed::no(expr));
-    let typed = |expr, schema: &DFSchema| typed_case(literal(expr)?, schema);
-    let typed = plan.transform_up_with_subqueries(|node| match node {
-        LogicalPlan::Limit(_) => rewrite(node, kept),
-        LogicalPlan::Union(union) => {
-            rewrite(LogicalPlan::Union(common_types::of_union(union)?), kept)
+    let typed = |expr, schema: &DFSchema| {
+        typed_case(without_ansi::taken(literal(expr)?, schema, &options)?, schema)
+    };
+    let typed = plan.transform_up_with_subqueries(|node| {
+        without_ansi::check_columns(&node, &options)?;
+        match node {
+            LogicalPlan::Limit(_) => rewrite(node, kept),
+            LogicalPlan::Union(union) => {
+                let union = common_types::of_union(without_ansi::united(union, &options)?)?;
+                rewrite(LogicalPlan::Union(interval_fields::of_union(union)?), kept)
+            }
+            LogicalPlan::Values(_) => rewrite(node, typed)?.map_data(|node| match node {
+                LogicalPlan::Values(values) => common_types::of_values(values),
+                node => Ok(node),
+            }),
+            node => rewrite(node, typed),
         }
-        LogicalPlan::Values(_) => rewrite(node, typed)?.map_data(|node| match node {
-            LogicalPlan::Values(values) => common_types::of_values(values),
-            node => Ok(node),
-        }),
-        node => rewrite(node, typed),
     });
     Ok(typed?.data)
 }
@@ -84,8 +109,13 @@ pub(super) fn sides(expr: RawBinaryExpr, schema: &DFSchema) -> Result<RawBinaryE
         return Ok(expr);
     }
     let is_number = |side: &Expr| side.get_type(schema).is_ok_and(|of| of.is_numeric());
-    let left = lambda_variables::transform_up(expr.left.clone(), schema, &typed_case)?.data;
-    let right = lambda_variables::transform_up(expr.right.clone(), schema, &typed_case)?.data;
+    let options = OPTIONS.with_borrow(Arc::clone);
+    let typed = |part, schema: &DFSchema| match part {
+        Expr::Case(_) => typed_case(without_ansi::taken(part, schema, &options)?, schema),
+        part => Ok(Transformed::no(part)),
+    };
+    let left = lambda_variables::transform_up(expr.left.clone(), schema, &typed)?.data;
+    let right = lambda_variables::transform_up(expr.right.clone(), schema, &typed)?.data;
     let all = [&expr.left, &expr.right, &left, &right];
     let is_settled =
         |side: &Expr, typed: &Expr| match (side.get_type(schema), typed.get_type(schema)) {

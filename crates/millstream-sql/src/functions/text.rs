@@ -153,7 +153,7 @@ fn format_number(args: &Arguments) -> Result<ArrayRef> {
             let text = if value.is_infinite() {
                 "\u{221e}".to_owned()
             } else {
-                format!("{:.*}", places as usize, value.abs())
+                number_patterns::in_places(value.abs(), places as usize)
             };
             grouped(&text, value.is_sign_negative() && !value.is_nan(), out);
             return Ok(true);

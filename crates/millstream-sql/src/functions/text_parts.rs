@@ -141,7 +141,7 @@ fn str_to_map(args: &Arguments) -> Result<ArrayRef> {
         move |row: usize| given.as_ref().map_or(Some(plain), |given| given.get(row))
     });
     let (mut between, mut within) = (Last::default(), Last::default());
-    let (mut keys, mut values) = (StringBuilder::new(), StringBuilder::new());
+    let (mut keys, mut values, mut total) = (StringBuilder::new(), StringBuilder::new(), 0);
     let (mut lengths, mut valid) = (Vec::with_capacity(args.rows), Vec::with_capacity(args.rows));
     for row in 0..args.rows {
         let given = (texts.get(row), delimiters[0](row), delimiters[1](row));
@@ -150,6 +150,7 @@ fn str_to_map(args: &Arguments) -> Result<ArrayRef> {
             valid.push(false);
             continue;
         };
+        within_column(&mut total, text.len())?;
         let (entries, parts) = (between.get(entries)?, within.get(parts)?);
         let mut length = 0;
         each_piece(entries, text, usize::MAX, |entry| {
@@ -177,6 +178,11 @@ fn levenshtein(args: &Arguments) -> Result<ArrayRef> {
         let (Some(left), Some(right), Some(most)) = (left.get(row), right.get(row), most) else {
             return Ok(None);
         };
+        // As many characters as one has more than the other have to be added at least.
+        let apart = left.chars().count().abs_diff(right.chars().count());
+        if i64::try_from(apart).is_ok_and(|apart| apart > i64::from(most)) {
+            return Ok(Some(-1));
+        }
         let distance = i32::try_from(strsim::levenshtein(left, right)).unwrap_or(i32::MAX);
         Ok(Some(if distance <= most { distance } else { -1 }))
     })

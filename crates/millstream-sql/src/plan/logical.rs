@@ -15,7 +15,7 @@ use super::{
     windows, without_ansi, zeros, zones,
 };
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::functions::{SessionZone, literals, random};
+use crate::functions::{SessionZone, literals, random, settled};
 use crate::plan::optimize;
 use crate::query::prepared::{PreparedQuery, STREAM_PREFIX};
 use crate::session::NULL_ORDERING;
@@ -78,7 +78,8 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     without_ansi::check_literals(prepared, state)?;
     let statement = DataFusionStatement::Statement(Box::new(prepared.statement.clone()));
     // The only thing it can wait for is a catalog on a network, and tables are registered here.
-    let plan = state.statement_to_plan(statement).now_or_never().unwrap_or_else(|| {
+    let planning = || state.statement_to_plan(statement).now_or_never();
+    let plan = settled::planned(state.config_options(), planning).unwrap_or_else(|| {
         Err(DataFusionError::Internal("a table's provider was not registered in memory".into()))
     })?;
     let plan = collations::resolved(state, plan, &prepared.reads, reads_stream)?;

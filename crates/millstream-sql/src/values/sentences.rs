@@ -25,7 +25,7 @@ pub(crate) fn words(sentence: &str) -> impl Iterator<Item = &str> {
     let mut rest = sentence;
     let pieces = std::iter::from_fn(move || {
         let first = rest.chars().next()?;
-        let (piece, after) = rest.split_at(end_of_piece(rest, first));
+        let (piece, after) = rest.split_at(end_of_piece(rest));
         rest = after;
         Some((first, piece))
     });
@@ -382,9 +382,10 @@ impl Place<'_> {
 }
 
 /// Where the piece that a text begins with ends: a word, a run of spaces, or a single character.
-fn end_of_piece(text: &str, first: char) -> usize {
+fn end_of_piece(text: &str) -> usize {
     let start = Place { text, at: 0 };
-    let Some(kind) = start.next() else { return first.len_utf8() };
+    // What is passed over has no word in it, however much of it there is.
+    let Some(kind) = start.next() else { return text.len() };
     let one = start.behind(|_| true).unwrap_or(start);
     let with_accents = if kind.may_have_accents() { one.accents() } else { one };
     let longest = match kind {
