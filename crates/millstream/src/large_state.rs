@@ -21,45 +21,51 @@ use crate::allocator;
 const STATE_BYTES_MIN: u64 = 256 << 20;
 /// So much more than was left the last time is worth giving back.
 const WORTH_BYTES: u64 = 256 << 20;
-/// How often the memory is looked at: giving it back takes some milliseconds.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// How often the memory is looked at: giving it back takes some milliseconds. A micro-batch that
+/// closes a window of a gigabyte takes seconds, in which all that the window held is freed while
+/// its result grows, so that looking after each micro-batch would be too late.
+const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Has memory given back once a flow has had much state.
 pub struct LargeState {
     env: Env,
-    /// What the process had beside the state when memory had last gone back, or less if it has had
-    /// less since, in bytes.
-    left_bytes: Arc<AtomicU64>,
+    /// Of the newest micro-batch.
+    state_bytes: Arc<AtomicU64>,
     /// `None` while the flow has not had much state.
-    last: Mutex<Option<Look>>,
-}
-
-struct Look {
-    /// On the monotonic clock.
-    at: Duration,
-    _task: Task<()>,
+    looks: Mutex<Option<Task<()>>>,
 }
 
 impl LargeState {
     /// For one flow.
     pub fn new(env: &Env) -> Self {
-        Self { env: env.clone(), left_bytes: Arc::default(), last: Mutex::default() }
+        Self { env: env.clone(), state_bytes: Arc::default(), looks: Mutex::default() }
     }
 }
 
 impl Listener for LargeState {
     fn published(&self, progress: &Progress) {
         let state_bytes: u64 = progress.state.iter().map(|operator| operator.bytes).sum();
-        let (mut last, now) = (self.last.lock(), self.env.monotonic());
-        match &*last {
-            None if state_bytes < STATE_BYTES_MIN => return,
-            Some(look) if now.saturating_sub(look.at) < INTERVAL => return,
-            _ => {}
+        self.state_bytes.store(state_bytes, Ordering::Relaxed);
+        if state_bytes >= STATE_BYTES_MIN {
+            let start = || self.env.spawn("give-back", watch(self.env.clone(), &self.state_bytes));
+            self.looks.lock().get_or_insert_with(start);
         }
-        let left_bytes = Arc::clone(&self.left_bytes);
-        // Not here: the flow waits for its listeners.
-        let task = self.env.spawn_blocking("give-back", move || look(state_bytes, &left_bytes));
-        *last = Some(Look { at: now, _task: task });
+    }
+}
+
+/// Looks at the memory until the flow is gone.
+fn watch(env: Env, state_bytes: &Arc<AtomicU64>) -> impl Future<Output = ()> + use<> {
+    let state_bytes = Arc::downgrade(state_bytes);
+    // What the process had beside the state when memory had last gone back, or less if it has had
+    // less since.
+    let left_bytes = Arc::new(AtomicU64::default());
+    async move {
+        while let Some(bytes) = state_bytes.upgrade().map(|bytes| bytes.load(Ordering::Relaxed)) {
+            let left_bytes = Arc::clone(&left_bytes);
+            // Not here: the flow has tasks on this thread.
+            env.spawn_blocking("give-back", move || look(bytes, &left_bytes)).join().await;
+            env.sleep(INTERVAL).await;
+        }
     }
 }
 

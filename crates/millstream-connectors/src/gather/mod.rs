@@ -15,6 +15,10 @@
 //! A small stream is written by one writer, into one file a commit; only what is more than
 //! [`SPREAD_BYTES`] is spread over the cores.
 //!
+//! A micro-batch that closes a large window has as many rows as the window had. They are let go of
+//! as they are encoded, and meanwhile the sink is not ready: the next window would fill beside
+//! them, and the flow would have twice the memory of its state ([`Held`]).
+//!
 //! The result of a batch query comes in pieces. The writers encode them as they do micro-batches,
 //! and the commit is made of all pieces together, when the result is published. Pieces without a
 //! publish after them are abandoned.
@@ -31,6 +35,10 @@ use millstream_store::crash_points::{self, Step};
 use millstream_store::env::{Env, Thread};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
+
+mod held;
+
+use held::{Held, HeldRows};
 
 /// What is written by one writer before others join in, for each commit.
 const SPREAD_BYTES: usize = 8 << 20;
@@ -180,7 +188,7 @@ impl Lead {
 /// A micro-batch on its way.
 struct Work {
     batch_id: BatchId,
-    rows: Vec<RecordBatch>,
+    rows: Vec<HeldRows>,
     end_offsets: EndOffsets,
     /// Told when it is published: microseconds since the epoch.
     done: oneshot::Sender<Result<i64, Failure>>,
@@ -191,7 +199,7 @@ enum Message {
     /// A micro-batch.
     Work(Work),
     /// Rows of the next micro-batch, before it is published.
-    Piece(RecordBatch),
+    Piece(HeldRows),
     /// No more will come for now: commit at once.
     Flush,
 }
@@ -208,6 +216,8 @@ pub(crate) struct Gather {
     has_pieces: bool,
     /// Whether a writer has failed.
     has_failed: Arc<AtomicBool>,
+    /// The rows that are not encoded yet.
+    held: Held,
     /// The gatherer; it holds the others, and ends after them.
     _thread: Thread,
 }
@@ -221,8 +231,8 @@ impl Gather {
         let gather = move || Gatherer::new(destination, pacing, clock, messages, failed).run();
         let thread = env.thread(D::THREADS[0], gather);
         let (sender, env) = (Some(sender), env.clone());
-        let (last, has_pieces) = (None, false);
-        Self { sender, pacing, env, last, has_pieces, has_failed, _thread: thread }
+        let (last, has_pieces, held) = (None, false, Held::default());
+        Self { sender, pacing, env, last, has_pieces, has_failed, held, _thread: thread }
     }
 
     fn sender(&self) -> &mpsc::Sender<Message> {
@@ -235,6 +245,7 @@ impl Gather {
             let next = last + self.pacing.spacing();
             self.env.sleep(next.saturating_sub(self.env.monotonic())).await;
         }
+        self.held.few().await;
         // The next publish reports a failure.
         let _ = self.sender().reserve().await;
         self.last = Some(self.env.monotonic());
@@ -255,7 +266,7 @@ impl Gather {
         if rows.num_rows() > 0 {
             self.has_pieces = true;
             // It fails only after a failure that the acknowledgement of the publish reports.
-            let _ = self.sender().send(Message::Piece(rows)).await;
+            let _ = self.sender().send(Message::Piece(self.held.hold(rows))).await;
         }
         Ok(())
     }
@@ -265,7 +276,7 @@ impl Gather {
     pub(crate) async fn publish(&mut self, output: Output) -> Acknowledgement {
         let Output { batch_id, partitions, end_offsets } = output;
         let rows = partitions.into_iter().flatten().filter(|rows| rows.num_rows() > 0);
-        let rows: Vec<_> = rows.collect();
+        let rows: Vec<_> = rows.map(|rows| self.held.hold(rows)).collect();
         if rows.is_empty() && !std::mem::take(&mut self.has_pieces) {
             return Acknowledgement::Done;
         }
@@ -415,8 +426,8 @@ impl<D: Destination> Gatherer<D> {
     }
 
     /// Gives rows to a writer. False if that has ended.
-    fn give_out(&mut self, rows: RecordBatch) -> bool {
-        self.bytes += rows.get_array_memory_size();
+    fn give_out(&mut self, rows: HeldRows) -> bool {
+        self.bytes += rows.bytes();
         let writer = self.writer();
         self.writers[writer].send(Order::Rows(rows))
     }
@@ -479,7 +490,7 @@ enum Next {
 
 /// A message to a writer.
 enum Order<D: Destination> {
-    Rows(RecordBatch),
+    Rows(HeldRows),
     Finish(oneshot::Sender<Result<Vec<D::File>, Failure>>),
 }
 
@@ -501,7 +512,7 @@ impl<D: Destination> Writer<D> {
             while let Some(order) = to_do.blocking_recv() {
                 match order {
                     Order::Rows(rows) if failed.is_none() => {
-                        failed = files.write(&rows).err();
+                        failed = files.write(rows.get()).err();
                         has_failed.fetch_or(failed.is_some(), Ordering::Relaxed);
                         encoded.store(files.bytes(), Ordering::Relaxed);
                     }

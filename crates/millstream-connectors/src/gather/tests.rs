@@ -150,3 +150,64 @@ fn a_commit_begins_earlier_by_what_commits_take() {
     lead.has_taken(Duration::from_millis(4));
     assert_eq!(lead.within(second, spacing), Duration::from_millis(23), "what comes in between");
 }
+
+/// Encodes nothing before it may.
+struct Gated(Arc<tokio::sync::Mutex<()>>);
+
+impl RowWriter for Gated {
+    type File = usize;
+
+    fn write(&mut self, rows: &RecordBatch) -> Result<(), Failure> {
+        drop(self.0.blocking_lock());
+        if rows.num_rows() == UNWRITABLE { Err(CommitError::WriterEnded.into()) } else { Ok(()) }
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    fn finish(&mut self) -> Result<Vec<usize>, Failure> {
+        Ok(Vec::new())
+    }
+
+    fn abandon(&mut self) {}
+}
+
+/// Commits, whose writers wait for the lock.
+#[derive(Default)]
+struct GatedCommits(Arc<tokio::sync::Mutex<()>>);
+
+impl Destination for GatedCommits {
+    type File = usize;
+    type Writer = Gated;
+
+    const THREADS: [&'static str; 3] = ["gather", "write", "commit"];
+
+    fn writer(&self) -> Gated {
+        Gated(Arc::clone(&self.0))
+    }
+
+    fn publish(&self, _: Vec<usize>, _: BatchId, _: &EndOffsets) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_asked_for_while_the_rows_of_a_large_window_wait_to_be_encoded() {
+    for is_writable in [true, false] {
+        let commits = Arc::new(GatedCommits::default());
+        let mut gather = Gather::start(Arc::clone(&commits), AT_ONCE, &Env::real());
+        let gate = Arc::clone(&commits.0).lock_owned().await;
+        let few = gather.publish(output(0, vec![rows(1)])).await;
+        gather.ready().await;
+        let count = if is_writable { 1_000 } else { i64::try_from(UNWRITABLE).expect("small") };
+        let window = (0..200).map(|_| rows(count)).collect();
+        let many = gather.publish(output(1, window)).await;
+        let waited = tokio::time::timeout(Duration::from_millis(50), gather.ready()).await;
+        assert!(waited.is_err(), "the window is encoded while its writer waits");
+        drop(gate);
+        gather.ready().await;
+        assert!(few.accepted().await.is_ok());
+        assert_eq!(many.accepted().await.is_ok(), is_writable);
+    }
+}

@@ -121,9 +121,9 @@ pub(super) fn written(args: &Arguments, values: &ArrayRef, constant: bool) -> Re
     })
 }
 
-/// A number that is neither negative nor infinite, rounded half to even to so many places, of which
-/// Java's `DecimalFormat` has [`FRACTION_MAX`] at most. Like Java it does not write more digits than
-/// tell the number from its neighbours: 0.1 is followed by zeros.
+/// A finite number that is not negative, rounded half to even to so many places, of which Java's
+/// `DecimalFormat` has [`FRACTION_MAX`] at most. Like Java it does not write more digits than tell
+/// the number from its neighbours: 0.1 is followed by zeros.
 pub(super) fn in_places(value: f64, places: usize) -> String {
     let places = places.min(FRACTION_MAX);
     let mut shortest = value.to_string();

@@ -152,6 +152,8 @@ fn format_number(args: &Arguments) -> Result<ArrayRef> {
             let value = values.as_primitive::<Float64Type>().value(at);
             let text = if value.is_infinite() {
                 "\u{221e}".to_owned()
+            } else if value.is_nan() {
+                "NaN".to_owned()
             } else {
                 number_patterns::in_places(value.abs(), places as usize)
             };
