@@ -343,7 +343,8 @@ fn brokers_that_were_away_for_longer_than_a_transaction_are_come_back_to() {
     let finished = running.stop().expect_success();
     let events = finished.progress().into_iter().filter(|line| line["event"] == "restart");
     let counts: Vec<u64> = events.map(|event| event["count"].as_u64().unwrap()).collect();
-    assert_eq!(&counts[..2], [1, 2], "{counts:?}");
+    // A starved machine may lose a transaction, and start again, before the broker is away.
+    assert!(counts.windows(2).any(|pair| pair == [1, 2]), "{counts:?}");
     let values = topics.read("once_away_out");
     let values: Vec<i64> = values.iter().map(|tick| tick.value().parse().expect("it is")).collect();
     let expected: Vec<i64> = (0..values.len() as i64).collect();
