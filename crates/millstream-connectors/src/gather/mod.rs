@@ -15,10 +15,6 @@
 //! A small stream is written by one writer, into one file a commit; only what is more than
 //! [`SPREAD_BYTES`] is spread over the cores.
 //!
-//! A micro-batch that closes a large window has as many rows as the window had. They are let go of
-//! as they are encoded, and meanwhile the sink is not ready: the next window would fill beside
-//! them, and the flow would have twice the memory of its state ([`Held`]).
-//!
 //! The result of a batch query comes in pieces. The writers encode them as they do micro-batches,
 //! and the commit is made of all pieces together, when the result is published. Pieces without a
 //! publish after them are abandoned.
@@ -35,10 +31,6 @@ use millstream_store::crash_points::{self, Step};
 use millstream_store::env::{Env, Thread};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
-
-mod held;
-
-use held::{Held, HeldRows};
 
 /// What is written by one writer before others join in, for each commit.
 const SPREAD_BYTES: usize = 8 << 20;
@@ -188,7 +180,7 @@ impl Lead {
 /// A micro-batch on its way.
 struct Work {
     batch_id: BatchId,
-    rows: Vec<HeldRows>,
+    rows: Vec<RecordBatch>,
     end_offsets: EndOffsets,
     /// Told when it is published: microseconds since the epoch.
     done: oneshot::Sender<Result<i64, Failure>>,
@@ -199,7 +191,7 @@ enum Message {
     /// A micro-batch.
     Work(Work),
     /// Rows of the next micro-batch, before it is published.
-    Piece(HeldRows),
+    Piece(RecordBatch),
     /// No more will come for now: commit at once.
     Flush,
 }
@@ -216,8 +208,6 @@ pub(crate) struct Gather {
     has_pieces: bool,
     /// Whether a writer has failed.
     has_failed: Arc<AtomicBool>,
-    /// The rows that are not encoded yet.
-    held: Held,
     /// The gatherer; it holds the others, and ends after them.
     _thread: Thread,
 }
@@ -231,8 +221,8 @@ impl Gather {
         let gather = move || Gatherer::new(destination, pacing, clock, messages, failed).run();
         let thread = env.thread(D::THREADS[0], gather);
         let (sender, env) = (Some(sender), env.clone());
-        let (last, has_pieces, held) = (None, false, Held::default());
-        Self { sender, pacing, env, last, has_pieces, has_failed, held, _thread: thread }
+        let (last, has_pieces) = (None, false);
+        Self { sender, pacing, env, last, has_pieces, has_failed, _thread: thread }
     }
 
     fn sender(&self) -> &mpsc::Sender<Message> {
@@ -245,7 +235,6 @@ impl Gather {
             let next = last + self.pacing.spacing();
             self.env.sleep(next.saturating_sub(self.env.monotonic())).await;
         }
-        self.held.few().await;
         // The next publish reports a failure.
         let _ = self.sender().reserve().await;
         self.last = Some(self.env.monotonic());
@@ -266,7 +255,7 @@ impl Gather {
         if rows.num_rows() > 0 {
             self.has_pieces = true;
             // It fails only after a failure that the acknowledgement of the publish reports.
-            let _ = self.sender().send(Message::Piece(self.held.hold(rows))).await;
+            let _ = self.sender().send(Message::Piece(rows)).await;
         }
         Ok(())
     }
@@ -276,7 +265,7 @@ impl Gather {
     pub(crate) async fn publish(&mut self, output: Output) -> Acknowledgement {
         let Output { batch_id, partitions, end_offsets } = output;
         let rows = partitions.into_iter().flatten().filter(|rows| rows.num_rows() > 0);
-        let rows: Vec<_> = rows.map(|rows| self.held.hold(rows)).collect();
+        let rows: Vec<_> = rows.collect();
         if rows.is_empty() && !std::mem::take(&mut self.has_pieces) {
             return Acknowledgement::Done;
         }
@@ -426,8 +415,8 @@ impl<D: Destination> Gatherer<D> {
     }
 
     /// Gives rows to a writer. False if that has ended.
-    fn give_out(&mut self, rows: HeldRows) -> bool {
-        self.bytes += rows.bytes();
+    fn give_out(&mut self, rows: RecordBatch) -> bool {
+        self.bytes += rows.get_array_memory_size();
         let writer = self.writer();
         self.writers[writer].send(Order::Rows(rows))
     }
@@ -490,7 +479,7 @@ enum Next {
 
 /// A message to a writer.
 enum Order<D: Destination> {
-    Rows(HeldRows),
+    Rows(RecordBatch),
     Finish(oneshot::Sender<Result<Vec<D::File>, Failure>>),
 }
 
@@ -512,7 +501,7 @@ impl<D: Destination> Writer<D> {
             while let Some(order) = to_do.blocking_recv() {
                 match order {
                     Order::Rows(rows) if failed.is_none() => {
-                        failed = files.write(rows.get()).err();
+                        failed = files.write(&rows).err();
                         has_failed.fetch_or(failed.is_some(), Ordering::Relaxed);
                         encoded.store(files.bytes(), Ordering::Relaxed);
                     }
