@@ -14,10 +14,11 @@ use crate::files_and_static::{put, sorted_lines};
 use crate::kafka;
 use crate::millstream::{CRASH_AT, Finished, Pipeline, Running, progress, table};
 use crate::topics::sorted_values;
+use crate::wait;
 
 const ROWS: usize = 10;
 /// Starting, a micro-batch and an abort.
-const CRASH_LIMIT: Duration = Duration::from_secs(120);
+const CRASH_LIMIT: Duration = wait::SOON;
 
 /// Which micro-batches get entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
