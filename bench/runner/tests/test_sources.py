@@ -4,7 +4,11 @@ import contextlib
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -105,6 +109,20 @@ class Sources(Run):
         told = [json.loads(line) for line in lines]
         self.assertEqual({line.pop("experiment") for line in told}, {"redis"})
         self.assertEqual(told, [json.loads(line) for line in recorded])
+
+    def test_a_run_that_is_told_to_end_leaves_nothing_running(self):
+        command = [sys.executable, "-B", str(place.ROOT / "bench/run"), "sources", "--bench",
+                   str(FAKE), "--out", str(self.directory), "--only", "redis",
+                   "--state", str(self.directory / "state")]
+        process = self.directory / "calls.pid"
+        environment = dict(os.environ, FAKE_WAIT="redis")
+        with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as run:
+            while run.poll() is None and not (process.exists() and process.read_text()):
+                time.sleep(0.05)
+            run.send_signal(signal.SIGTERM)
+            self.assertEqual(run.wait(), 128 + signal.SIGTERM)
+        with self.assertRaises(ProcessLookupError):
+            os.kill(int(process.read_text()), signal.SIGTERM)
 
     def test_what_has_finished_is_not_run_again_at_the_same_commit(self):
         self.run_sources("--only", "redis", "cassandra")
