@@ -24,7 +24,7 @@ pub const VERSION: &str = "5.0.9";
 const POM: &str = include_str!("../../tests/cassandra/pom.xml");
 const REQUIREMENTS: &str = include_str!("../../tests/cassandra/requirements.txt");
 const CLIENT: &str = include_str!("../../tests/cassandra/client.py");
-const START_LIMIT: Duration = wait::SOON;
+const START_LIMIT: Duration = Duration::from_secs(180);
 /// The user that a server with passwords begins with.
 const SUPERUSER: [&str; 2] = ["cassandra", "cassandra"];
 

@@ -29,7 +29,7 @@ use crate::tokens::{AUDIENCE, ISSUER, Provider};
 use crate::topics::Topics;
 use crate::{cache, process, program, requests, wait};
 
-const START_LIMIT: Duration = wait::SOON;
+const START_LIMIT: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A broker that is stopped, and its data removed, when dropped.

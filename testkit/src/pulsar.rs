@@ -22,7 +22,7 @@ use crate::{cache, process, wait};
 pub const VERSION: &str = "4.2.4";
 const POM: &str = include_str!("../../tests/pulsar/pom.xml");
 const REQUIREMENTS: &str = include_str!("../../tests/pulsar/requirements.txt");
-const START_LIMIT: Duration = wait::SOON;
+const START_LIMIT: Duration = Duration::from_secs(180);
 /// What the JVM has to open for Pulsar and for what it is made of.
 const OPENED: [&str; 8] = [
     "java.base/jdk.internal.loader",

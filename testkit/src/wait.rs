@@ -10,7 +10,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// A limit for what a process of ours does within moments; generous, because the machine may be
 /// busy with other tests, and only a test that fails waits for so long.
-pub const SOON: Duration = Duration::from_secs(300);
+pub const SOON: Duration = Duration::from_secs(180);
 
 /// What is left of a limit, from when it was made.
 #[derive(Clone, Copy, Debug)]

@@ -190,7 +190,7 @@ fn a_crash_at_any_step_loses_and_mixes_nothing() {
 
 #[test]
 fn kills_at_random_moments_lose_and_mix_nothing() {
-    for (rows, trigger) in [("2000", "1 millisecond"), ("5000", "100 milliseconds")] {
+    for (rows, trigger) in [("2000", "1 millisecond"), ("5000", "400 milliseconds")] {
         let upserted = Upserted::new(shared(), rows, trigger, &[]);
         upserted.kill_at_random(10 * kills(1) / 2);
         upserted.assert_exactly_once();

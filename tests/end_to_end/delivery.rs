@@ -14,11 +14,10 @@ use crate::files_and_static::{put, sorted_lines};
 use crate::kafka;
 use crate::millstream::{CRASH_AT, Finished, Pipeline, Running, progress, table};
 use crate::topics::sorted_values;
-use crate::wait;
 
 const ROWS: usize = 10;
 /// Starting, a micro-batch and an abort.
-const CRASH_LIMIT: Duration = wait::SOON;
+const CRASH_LIMIT: Duration = Duration::from_secs(120);
 
 /// Which micro-batches get entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -146,7 +147,7 @@ fn a_crash_in_a_compaction_loses_and_doubles_no_row_and_leaves_nothing() {
         feed.put(4);
         let mut command = feed.pipeline.command(&["--trigger", "availableNow"]);
         command.env(CRASH_AT, step);
-        feed.pipeline.spawn(command).wait(wait::SOON).expect_crash(step);
+        feed.pipeline.spawn(command).wait(Duration::from_secs(120)).expect_crash(step);
         let written = recorded(&feed.table());
         assert!(!written.is_empty() && written.iter().all(|file| file.exists()), "{written:?}");
         // What is in the table when the process ends is there for all, and once.

@@ -36,7 +36,7 @@ fn the_demo_sends_alerts_to_a_webhook() {
     let url = format!("{}/pl4nted", receiver.address());
     let arguments = ["demo", "--for", "6s", "--dir", "demo", "--webhook", &url];
     let running = pipeline.spawn(pipeline.bare_command(&arguments));
-    let finished = running.wait(wait::SOON).expect_success().without_internals();
+    let finished = running.wait(Duration::from_secs(60)).expect_success().without_internals();
     let received = receiver.received();
     assert!(received.len() >= 3, "{received:?}");
     for request in &received {

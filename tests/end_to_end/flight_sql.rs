@@ -4,12 +4,13 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use millstream_testkit::certificates::{Authority, Files};
 
 use crate::millstream::{Pipeline, Running};
 use crate::queries::{part, query};
-use crate::{cache, program, wait};
+use crate::{cache, program};
 
 const ROWS: &str = "1000000";
 
@@ -134,7 +135,7 @@ fn what_would_be_open_to_everybody_is_refused() {
     let pipeline = Pipeline::new("");
     let refused = |arguments: &[&str], words: &[&str]| {
         let running = pipeline.spawn(pipeline.bare_command(arguments));
-        running.wait(wait::SOON).expect_exit(2).says(words);
+        running.wait(Duration::from_secs(60)).expect_exit(2).says(words);
     };
     let remedy = ["--token-file", "MILLSTREAM_TOKEN"];
     refused(&["coordinator", "--listen", "0.0.0.0:0"], &remedy);

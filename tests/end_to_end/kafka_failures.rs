@@ -290,7 +290,7 @@ fn a_topic_deleted_while_running_stops_the_flow() {
     // The flow may learn of it only when it next looks for new partitions.
     topics.produce_values("deleted_a", ["after"]);
     running
-        .wait(wait::SOON)
+        .wait(Duration::from_secs(120))
         .without_internals()
         .expect_exit(1)
         .says(&["deleted_b", "failOnDataLoss"]);

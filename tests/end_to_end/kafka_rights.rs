@@ -19,7 +19,7 @@ const RECORDS: usize = 10;
 /// What the flows that write read.
 const INPUT: &str = "rights_all_in";
 /// How long a flow may take to end: one that starts again and again is noticed.
-const END_LIMIT: Duration = wait::SOON;
+const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// Whose code speaks to the brokers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

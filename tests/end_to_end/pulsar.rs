@@ -32,7 +32,7 @@ const STEPS: [&str; 11] = [
 /// Columns of `rate`, of which a message has no second one.
 const NOT_THERE: &str = "CAST(value AS STRING) AS value, timestamp";
 /// What a start may have to wait for after a broker was gone.
-const LONG: Duration = wait::SOON;
+const LONG: Duration = Duration::from_secs(120);
 
 /// Reads what is there.
 const AVAILABLE: [&str; 2] = ["--trigger", "availableNow"];

@@ -239,7 +239,7 @@ fn the_cache_answers_until_it_expires() {
     set(&redis, "B2", "new", "1");
     let mut next = 2;
     // Until the new rows are seen; the first events after the change see the old ones.
-    wait::until_true("the new rows", wait::SOON, || {
+    wait::until_true("the new rows", Duration::from_secs(60), || {
         joined.add(&format!("b{next:04}"), next, &[Some("B1"), Some("B2")]);
         next += 2;
         joined.wait_for(&mut running, next);
