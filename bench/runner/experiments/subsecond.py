@@ -88,7 +88,7 @@ EXPERIMENTS = (
         "offset-management --route kafka-to-kafka --cluster --highest --broker-warmup 60 "
         "--rate 5000,100000 "
         "--partitions 40 --put-latency 100 --list-latency 100 --delete-latency 100 --retain 2 "
-        f"--configuration {FOUR} --seconds 4 --repeat 1",
+        f"--configuration {FOUR} --seconds 10 --repeat 1",
         "offset-management --route kafka-to-kafka --cluster --highest --broker-warmup 60 "
         "--rate 100000,500000,1000000 "
         "--partitions 40 --put-latency 100 --list-latency 100 --delete-latency 100 --retain 2 "

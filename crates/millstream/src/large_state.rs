@@ -20,11 +20,11 @@ use crate::allocator;
 /// A flow that never had more state than this is not looked at.
 const STATE_BYTES_MIN: u64 = 256 << 20;
 /// So much more than was left the last time is worth giving back.
-const WORTH_BYTES: u64 = 256 << 20;
+const WORTH_BYTES: u64 = 128 << 20;
 /// How often the memory is looked at: giving it back takes some milliseconds. A micro-batch that
 /// closes a window of a gigabyte takes seconds, in which all that the window held is freed while
 /// its result grows, so that looking after each micro-batch would be too late.
-const INTERVAL: Duration = Duration::from_millis(250);
+const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Has memory given back once a flow has had much state.
 pub struct LargeState {

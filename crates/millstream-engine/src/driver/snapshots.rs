@@ -319,7 +319,7 @@ mod tests {
         let log = StateLog::start(checkpoint, &env, WriteSettings::of(checkpoint), &reader);
         for batch_id in ids {
             let facts = Facts { batch_id, needs, ..Facts::default() };
-            let ticket = log.append(facts, 0, Box::new(|| Ok(Vec::new()))).await;
+            let ticket = log.append(facts, 0, Vec::new()).await;
             ticket.written().await.unwrap();
         }
         log.close().await.unwrap();

@@ -25,7 +25,7 @@ use millstream_store::log_writer::WriteError;
 use millstream_store::offset::BatchId;
 use millstream_store::recovery::Recovered;
 use millstream_store::state_log::{
-    self, Entry, Facts, SnapshotReader, StateLog, StateReader, WriteSettings,
+    self, Entry, Facts, Section, SnapshotReader, StateLog, StateReader, WriteSettings,
 };
 use millstream_store::{layout, offset_log};
 use thiserror::Error;
@@ -511,12 +511,11 @@ async fn append(
     sections: Vec<Vec<RecordBatch>>,
     bytes: usize,
 ) -> state_log::Ticket {
-    let encode = move || {
-        let sections = schemas.iter().zip(&sections);
-        let encoded = sections.map(|(schema, rows)| codec::encode(schema, rows));
-        encoded.collect::<Result<_, _>>().map_err(|error| error.to_string())
+    let section = |(schema, rows): (SchemaRef, Vec<RecordBatch>)| -> Section<'static> {
+        Box::new(move |to| codec::encode_to(&schema, rows, to).map_err(|error| error.to_string()))
     };
-    log.append(facts, bytes, Box::new(encode)).await
+    let sections = schemas.into_iter().zip(sections).map(section).collect();
+    log.append(facts, bytes, sections).await
 }
 
 impl Branches {

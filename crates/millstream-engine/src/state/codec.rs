@@ -1,7 +1,7 @@
 //! An operator's input rows as bytes of the state log: Arrow's IPC stream format, one stream per
 //! operator input.
 
-use std::io::Cursor;
+use std::io::{Cursor, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
@@ -16,14 +16,25 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 
 /// The bytes of `rows`, which have `schema`; none for no rows.
 pub fn encode(schema: &Schema, rows: &[RecordBatch]) -> Result<Vec<u8>, ArrowError> {
+    let mut bytes = Vec::new();
+    encode_to(schema, rows.to_vec(), &mut bytes)?;
+    Ok(bytes)
+}
+
+/// As [`encode`], into `to`. Rows are let go of as soon as they are written.
+pub fn encode_to(
+    schema: &Schema,
+    rows: Vec<RecordBatch>,
+    to: &mut dyn Write,
+) -> Result<(), ArrowError> {
     if rows.iter().all(|rows| rows.num_rows() == 0) {
-        return Ok(Vec::new());
+        return Ok(());
     }
-    let mut writer = StreamWriter::try_new(Vec::new(), schema)?;
-    for rows in rows.iter().filter(|rows| rows.num_rows() > 0) {
-        writer.write(rows)?;
+    let mut writer = StreamWriter::try_new(to, schema)?;
+    for rows in rows.into_iter().filter(|rows| rows.num_rows() > 0) {
+        writer.write(&rows)?;
     }
-    writer.into_inner()
+    writer.finish()
 }
 
 /// The rows in bytes that [`encode`] made.

@@ -15,6 +15,8 @@
 //!
 //! Every entry is checked when it is read; the end tells a whole file from a torn one.
 
+use std::io::Write;
+
 use thiserror::Error;
 
 use super::{Entry, Facts};
@@ -52,10 +54,16 @@ pub enum DecodeError {
 }
 
 /// Encodes entries, one after another, into the bytes of a file.
+///
+/// Sections are made where they stay: an entry may be of a micro-batch of a hundred megabytes, and
+/// each copy of its sections would be as large.
 pub struct Encoder {
     bytes: Vec<u8>,
     entries: u64,
 }
+
+/// Writes the bytes of a section of an entry, or says why there are none.
+pub type Section<'a> = Box<dyn FnOnce(&mut dyn Write) -> Result<(), String> + Send + 'a>;
 
 impl Default for Encoder {
     fn default() -> Self {
@@ -66,23 +74,67 @@ impl Default for Encoder {
 impl Encoder {
     /// Adds an entry.
     pub fn add(&mut self, entry: &Entry) {
+        let copied = |section| -> Section<'_> {
+            Box::new(move |to| to.write_all(section).map_err(|error| error.to_string()))
+        };
+        self.reserve(entry.sections.iter().map(Vec::len).sum());
+        let sections = entry.sections.iter().map(Vec::as_slice).map(copied).collect();
+        self.add_sections(&entry.facts, sections).expect("a vector takes all bytes");
+    }
+
+    /// Adds an entry, whose sections are made here, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// What a section says. The entry is not in the file then.
+    pub fn add_sections(
+        &mut self,
+        facts: &Facts,
+        sections: Vec<Section<'_>>,
+    ) -> Result<(), String> {
         let start = self.bytes.len();
+        let added = self.try_add(start, facts, sections);
+        if added.is_err() {
+            self.bytes.truncate(start);
+        }
+        added
+    }
+
+    fn try_add(
+        &mut self,
+        start: usize,
+        facts: &Facts,
+        sections: Vec<Section<'_>>,
+    ) -> Result<(), String> {
         // The length is known only after the content, so its place is kept free and filled in
         // below.
         self.bytes.extend_from_slice(&[0; 8]);
-        let facts = serde_json::to_vec(&entry.facts).expect("strings and integers are JSON");
+        let facts = serde_json::to_vec(facts).expect("strings and integers are JSON");
         self.length_u32(facts.len());
         self.bytes.extend_from_slice(&facts);
-        self.length_u32(entry.sections.len());
-        for section in &entry.sections {
-            self.bytes.extend_from_slice(&(section.len() as u64).to_le_bytes());
-            self.bytes.extend_from_slice(section);
+        self.length_u32(sections.len());
+        for section in sections {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(&[0; 8]);
+            section(&mut self.bytes)?;
+            self.length_since(start);
         }
         let checksum = crc32fast::hash(&self.bytes[start + 8..]);
         self.bytes.extend_from_slice(&checksum.to_le_bytes());
+        self.length_since(start);
+        self.entries += 1;
+        Ok(())
+    }
+
+    /// Has room for so many bytes more, so that what there is need not move.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
+    /// Fills in the length of what is behind the place for it at `start`.
+    fn length_since(&mut self, start: usize) {
         let length = (self.bytes.len() - start - 8) as u64;
         self.bytes[start..start + 8].copy_from_slice(&length.to_le_bytes());
-        self.entries += 1;
     }
 
     fn length_u32(&mut self, length: usize) {

@@ -28,6 +28,7 @@ mod snapshot_writer;
 mod write;
 
 pub use error::ReadError;
+pub use file::Section;
 pub use read::StateReader;
 pub use snapshot_reader::{SnapshotPiece, SnapshotReader};
 pub use snapshot_writer::SnapshotWriter;

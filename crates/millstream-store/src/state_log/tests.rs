@@ -1,3 +1,4 @@
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -5,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use super::file::{DecodeError, Encoder, decode};
+use super::file::{DecodeError, Encoder, Section, decode};
 use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::env::Env;
@@ -18,6 +19,11 @@ use crate::storage::testing::WatchedDisk;
 fn entry(id: u64, sections: Vec<Vec<u8>>) -> Entry {
     let ends = vec![Some(SourceOffset::new(format!("{{\"at\":{id}}}"))), None];
     Entry { facts: Facts { batch_id: id, ends, ..Facts::default() }, sections }
+}
+
+/// A section that is made when it is written.
+fn section(bytes: impl FnOnce() -> Result<Vec<u8>, String> + Send + 'static) -> Section<'static> {
+    Box::new(|to: &mut dyn Write| to.write_all(&bytes()?).map_err(|error| error.to_string()))
 }
 
 fn encoded(entries: &[Entry]) -> Vec<u8> {
@@ -59,6 +65,18 @@ proptest! {
     }
 }
 
+#[test]
+fn an_entry_that_cannot_be_made_is_not_in_the_file() {
+    let mut encoder = Encoder::default();
+    let (before, after) = (entry(0, vec![vec![1; 9]]), entry(2, vec![vec![], vec![2]]));
+    encoder.add(&before);
+    let sections = vec![section(|| Ok(vec![7; 5])), section(|| Err("it is torn".to_owned()))];
+    let added = encoder.add_sections(&entry(1, vec![]).facts, sections);
+    assert_eq!(added, Err("it is torn".to_owned()));
+    encoder.add(&after);
+    assert_eq!(decode(&encoder.finish()), Ok(vec![before, after]));
+}
+
 async fn checkpoint(directory: &std::path::Path, env: &Env) -> Checkpoint {
     Checkpoint::open_in(Storage::local(directory, env), env).await.unwrap()
 }
@@ -69,7 +87,7 @@ fn settings(gathering_ms: u64) -> WriteSettings {
 
 async fn append(log: &StateLog, id: u64, needs: u64) -> Ticket {
     let facts = Facts { needs, ..entry(id, vec![]).facts };
-    log.append(facts, 10, Box::new(move || Ok(vec![vec![id as u8; 10]]))).await
+    log.append(facts, 10, vec![section(move || Ok(vec![id as u8; 10]))]).await
 }
 
 async fn ids(reader: &mut StateReader) -> Vec<u64> {
@@ -375,7 +393,7 @@ async fn who_waits_is_told_when_the_writer_ends_by_a_panic() {
     let reader = StateReader::open(&checkpoint).await.unwrap();
     let log = StateLog::start(&checkpoint, &env, settings(0), &reader);
     let facts = entry(0, vec![]).facts;
-    let ticket = log.append(facts, 10, Box::new(|| panic!("on purpose"))).await;
+    let ticket = log.append(facts, 10, vec![section(|| panic!("on purpose"))]).await;
     assert_eq!(ticket.written().await, Err(crate::log_writer::WriteError::Stopped));
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::file::Encoder;
+use super::file::{Encoder, Section};
 use super::read::StateReader;
-use super::{Entry, Facts, changes_name};
+use super::{Facts, changes_name};
 use crate::checkpoint::Checkpoint;
 use crate::crash_points::{self, Step};
 use crate::env::{Env, Task};
@@ -25,8 +25,10 @@ const QUEUED_BYTES_MAX: usize = 64 << 20;
 /// How many files must have become superfluous before they are deleted, together.
 const DELETED_AT_ONCE: usize = 32;
 
-/// Makes an entry's sections, on the thread that writes them.
-pub type Encode = Box<dyn FnOnce() -> Result<Vec<Vec<u8>>, String> + Send>;
+/// What the bytes of an entry may be beside those that it is said to have: a part of them, and so
+/// many.
+const SLACK_PART: usize = 32;
+const SLACK_BYTES: usize = 4 << 10;
 
 /// How the state log is written.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +90,7 @@ pub(super) struct Queue {
 
 struct Queued {
     facts: Facts,
-    encode: Encode,
+    sections: Vec<Section<'static>>,
     bytes: usize,
 }
 
@@ -117,9 +119,14 @@ impl StateLog {
         Self { shared, writer: Mutex::new(Some(writer)) }
     }
 
-    /// Hands over the entry of the next micro-batch. `encode` makes its sections, of about `bytes`
-    /// bytes. Waits while too much is queued.
-    pub async fn append(&self, facts: Facts, bytes: usize, encode: Encode) -> Ticket {
+    /// Hands over the entry of the next micro-batch. Its sections, of about `bytes` bytes together,
+    /// are made on the thread that writes them. Waits while too much is queued.
+    pub async fn append(
+        &self,
+        facts: Facts,
+        bytes: usize,
+        sections: Vec<Section<'static>>,
+    ) -> Ticket {
         let shared = &self.shared;
         let has_room = |queue: &Queue| {
             queue.failure.is_some() || queue.entries.is_empty() || queue.bytes < QUEUED_BYTES_MAX
@@ -128,7 +135,7 @@ impl StateLog {
         let id = BatchId(facts.batch_id);
         let mut queue = shared.queue.lock();
         queue.bytes += bytes;
-        queue.entries.push_back(Queued { facts, encode, bytes });
+        queue.entries.push_back(Queued { facts, sections, bytes });
         drop(queue);
         shared.work.notify_one();
         Ticket { shared: Arc::clone(shared), id }
@@ -283,7 +290,7 @@ impl Shared {
         // The lock is taken for each entry and released while it is encoded: encoding is the
         // expensive part, and the driver must be able to append meanwhile.
         while encoder.len() < FILE_BYTES_MAX {
-            let Some(Queued { facts, encode, bytes: entry_bytes }) =
+            let Some(Queued { facts, sections, bytes: entry_bytes }) =
                 self.queue.lock().entries.pop_front()
             else {
                 break;
@@ -292,8 +299,9 @@ impl Shared {
             // The last entry's word counts, since a later snapshot may have replaced what earlier
             // entries needed.
             needs = BatchId(facts.needs);
-            let sections = encode().map_err(|cause| cannot_encode(id, cause))?;
-            encoder.add(&Entry { facts, sections });
+            encoder.reserve(entry_bytes + entry_bytes / SLACK_PART + SLACK_BYTES);
+            let added = encoder.add_sections(&facts, sections);
+            added.map_err(|cause| cannot_encode(id, cause))?;
             (first, last) = (first.or(Some(id)), Some(id));
             bytes += entry_bytes;
         }
