@@ -42,6 +42,12 @@ pub trait Shard: Send + Sized + 'static {
     /// `None` where none would.
     fn due_us(&self, spec: &Self::Spec) -> Option<i64>;
 
+    /// How many rows of state the watermark `evict_us` would close at once, where that is known
+    /// without a look at each of them; none otherwise.
+    fn closing_rows(&self, _evict_us: i64) -> u64 {
+        0
+    }
+
     /// The rows of a micro-batch that can wait unapplied until the watermark has reached a time, so
     /// that state in a file need not be read; `None` where they give output at once.
     fn put_aside(

@@ -2,7 +2,8 @@
 //!
 //! Rows of a micro-batch are spread by the hash of their keys over *shards*, one per core. All rows
 //! of a key meet in one shard, now and later, so shards need nothing of each other. Few rows are
-//! worked on where they are: handing them to other cores would cost more.
+//! worked on where they are: handing them to other cores would cost more. But a micro-batch of few
+//! rows may close a window of a million groups; that is work for the cores, too.
 //!
 //! Where the query has a limit of memory, there are many small shards instead, and beyond the limit
 //! some of them live in files ([`Slot`]). Then one shard after the other is worked on, so that no
@@ -199,7 +200,7 @@ impl<S: Shard> Operator for Sharded<S> {
         let shares = self.shares(&inputs)?;
         let outcomes = if self.is_crowded(&inputs) {
             self.work(env, 1, *facts, shares).await?
-        } else if total < ROWS_WORTH_A_CORE || self.slots.len() == 1 {
+        } else if !self.is_worth_cores(total, facts) || self.slots.len() == 1 {
             let slots = std::mem::take(&mut self.slots);
             let mut group = Group { slots, memory: Memory::default() };
             let outcomes = group.apply(&self.spec, facts, shares);
@@ -248,6 +249,14 @@ impl<S: Shard> Operator for Sharded<S> {
 }
 
 impl<S: Shard> Sharded<S> {
+    /// Whether there is enough to do for several cores: by `total` rows, or by what they close. The
+    /// thread of the flow would do nothing else meanwhile, and that may be seconds.
+    fn is_worth_cores(&self, total: usize, facts: &MicroBatchFacts) -> bool {
+        let evict_us = facts.watermark.evict_us();
+        let closing = || self.slots.iter().map(|slot| slot.closing_rows(evict_us)).sum::<u64>();
+        total >= ROWS_WORTH_A_CORE || closing() >= ROWS_WORTH_A_CORE as u64
+    }
+
     /// Whether memory has to be checked after each shard: when half of the limit may be used, or a
     /// shard is in a file.
     fn is_crowded(&mut self, inputs: &[Vec<RecordBatch>]) -> bool {
@@ -284,4 +293,53 @@ fn collected(outcomes: Vec<Outcome>, inputs: Vec<Vec<RecordBatch>>) -> Applied {
         output.push(outcome.published);
     }
     Applied { output, changes: changes.unwrap_or(inputs) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use arrow::array::{Array, Int64Array, TimestampMicrosecondArray};
+    use arrow::datatypes::{Field, Schema};
+
+    use super::*;
+    use crate::state::aggregate::closing::ClosingAggregate;
+    use crate::state::aggregate::spec::{AggregateSpec, TimeKey, TimeKind};
+    use crate::state::watermark::Watermark;
+
+    /// Rows of so many groups, which close at the same time.
+    fn rows(groups: i64) -> RecordBatch {
+        let times = TimestampMicrosecondArray::from_value(5, groups as usize);
+        let ids = Int64Array::from_iter_values(0..groups);
+        let fields = [("time", times.data_type()), ("id", ids.data_type())];
+        let fields = fields.map(|(name, data_type)| Field::new(name, data_type.clone(), true));
+        let schema = Arc::new(Schema::new(fields.to_vec()));
+        RecordBatch::try_new(schema, vec![Arc::new(times), Arc::new(ids)]).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_window_of_many_groups_leaves_the_thread_to_others_while_it_closes() {
+        let env = Env::real();
+        let limits = ResourceLimits { cores: 2, memory_bytes: None };
+        for (groups, is_left) in [(10, false), (ROWS_WORTH_A_CORE as i64, true)] {
+            let (rows, time) = (rows(groups), TimeKey { column: 0, kind: TimeKind::Instant });
+            let (input, output) = (rows.schema(), rows.schema());
+            let spec = AggregateSpec::new(2, Some(time), Vec::new(), input, output).unwrap();
+            let mut operator = ClosingAggregate::new(Arc::new(spec), limits).unwrap();
+            let facts = MicroBatchFacts::new(BatchId(0), MicroBatchFacts::NOTHING_LATE);
+            let applied = operator.apply(&env, &facts, vec![vec![rows]]).await.unwrap();
+            assert!(applied.output.iter().all(Vec::is_empty));
+
+            let has_run = Arc::new(AtomicBool::new(false));
+            let other = Arc::clone(&has_run);
+            let other = env.spawn("other", async move { other.store(true, Ordering::Relaxed) });
+            let watermark = Watermark { evict_ms: 1, ..MicroBatchFacts::NOTHING_LATE };
+            let facts = MicroBatchFacts::new(BatchId(1), watermark);
+            let applied = operator.apply(&env, &facts, vec![Vec::new()]).await.unwrap();
+            assert_eq!(has_run.load(Ordering::Relaxed), is_left, "{groups} groups");
+            let closed = applied.output.iter().flatten().map(RecordBatch::num_rows).sum::<usize>();
+            assert_eq!(closed, groups as usize);
+            other.join().await;
+        }
+    }
 }

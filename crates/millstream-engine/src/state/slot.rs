@@ -109,6 +109,14 @@ impl<S: Shard> Slot<S> {
         }
     }
 
+    /// As [`Shard::closing_rows`]; none of a state in a file.
+    pub fn closing_rows(&self, evict_us: i64) -> u64 {
+        match self {
+            Self::InMemory(shard) => shard.closing_rows(evict_us),
+            Self::Spilled(_) => 0,
+        }
+    }
+
     /// As [`Shard::needs_from`].
     pub fn needs_from(&self) -> Option<BatchId> {
         match self {

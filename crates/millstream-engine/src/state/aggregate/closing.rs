@@ -80,6 +80,10 @@ impl Shard for Closing {
         self.buckets.keys().next().copied()
     }
 
+    fn closing_rows(&self, evict_us: i64) -> u64 {
+        self.buckets.range(..=evict_us).map(|(_, bucket)| bucket.groups() as u64).sum()
+    }
+
     fn put_aside(
         spec: &AggregateSpec,
         facts: &MicroBatchFacts,
