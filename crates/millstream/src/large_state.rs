@@ -90,14 +90,14 @@ mod tests {
 
     #[test]
     fn memory_goes_back_where_there_is_more_than_was_left() {
-        let mega = |bytes: u64| bytes << 20;
+        let worth = |times: u64| times * WORTH_BYTES;
         let kept = || panic!("it is not worth it");
-        assert_eq!(left(mega(200), 0, kept), 0);
-        assert_eq!(left(mega(900), 0, || mega(600)), mega(600));
+        assert_eq!(left(worth(1), 0, kept), 0);
+        assert_eq!(left(worth(4), 0, || worth(3)), worth(3));
         // What could not go back is in use: nothing is tried again for it.
-        assert_eq!(left(mega(800), mega(600), kept), mega(600));
-        assert_eq!(left(mega(300), mega(600), kept), mega(300));
+        assert_eq!(left(worth(4), worth(3), kept), worth(3));
+        assert_eq!(left(worth(1), worth(3), kept), worth(1));
         // The state has gone, and its memory is free.
-        assert_eq!(left(mega(1_500), mega(300), || mega(100)), mega(100));
+        assert_eq!(left(worth(6), worth(1), || worth(1) / 2), worth(1) / 2);
     }
 }
